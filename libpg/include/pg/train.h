@@ -506,7 +506,7 @@ typedef struct pg_sum_plan {
                            order of NCCL or MPI */
     int overlaps;     /* began while the backward pass went on */
     size_t n_buckets; /* ranges of variables that were summed one by one; 0: all at once */
-    const char *why;  /* a clause for people: "no order is asked for" */
+    const char *why;  /* a clause for people: "no order is required" */
 } pg_sum_plan;
 
 /* 0: nothing was trained yet. *out is valid as long as the trainer. */

@@ -8,10 +8,11 @@
 
 struct pg__batch_order {
     pg__batch_order_opts o;
-    uint64_t *order;  /* of the training rows in this pass; NULL: as they lie */
+    uint64_t *order;  /* of the training rows in this pass; NULL: not shuffled */
     uint64_t *blocks; /* for PG__SHUFFLE_BATCHES */
-    size_t pass;      /* over the training rows, the first of a run counts as its first epoch */
-    uint64_t at;      /* rows of the pass that are gone */
+    size_t pass;      /* pass over the training rows; the first of a run has the number of its first
+                         epoch */
+    uint64_t at;      /* rows of the pass used so far */
     size_t epoch, batch;
     int in_validation, is_shuffled;
 };
@@ -76,7 +77,7 @@ size_t pg__batch_order_steps(const pg__batch_order *c)
     return c->o.steps > 0 ? c->o.steps : batches_of(&c->o, c->o.n_train);
 }
 
-/* Whole blocks change places, the short one stays last. */
+/* Shuffles whole blocks; the short one stays last. */
 static void shuffle_batches(pg__batch_order *c)
 {
     const size_t size = c->o.batch_size;
@@ -131,7 +132,7 @@ static void train_turn(pg__batch_order *c, pg__turn *turn, uint64_t *rows)
     }
 }
 
-/* Validation begins anew each time; where training stopped is kept. */
+/* Validation begins anew each time; the position in training is kept. */
 static void validation_turn(pg__batch_order *c, pg__turn *turn, uint64_t *rows)
 {
     const size_t n = c->o.val_steps > 0 ? c->o.val_steps : batches_of(&c->o, c->o.n_val);
@@ -171,7 +172,7 @@ pg__point pg__point_after(const pg__turn *turn)
     return (pg__point){turn->epoch, turn->batch + 1, turn->validation};
 }
 
-/* Epochs are stretches of one stream of passes. */
+/* Epochs are sections of one stream of passes. */
 void pg__batch_order_seek(pg__batch_order *c, const pg__point *p)
 {
     const size_t steps = pg__batch_order_steps(c), of_pass = batches_of(&c->o, c->o.n_train);

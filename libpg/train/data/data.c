@@ -1,4 +1,4 @@
-/* data.c - what all sources of training data have in common. */
+/* data.c - the common part of all sources of training data. */
 #include "train/data/data_impl.h"
 
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "io/scratch.h"
 #include "train/data/data_random.h"
 
-#define PIECE_BYTES ((size_t)128 << 10) /* converted at a time: stays in the cache */
+#define PIECE_BYTES     ((size_t)128 << 10) /* converted at a time: stays in the cache */
 
 #define PG_SOURCE(name) extern const pg__source pg__source_##name;
 #include "train/data/sources.def"
@@ -127,7 +127,7 @@ void pg__data_set_mark(pg_data *d, uint64_t first, uint64_t n, size_t n_arrays, 
 
 /* ---- opening ---- */
 
-/* A compressed file stands for what it holds. */
+/* Identifies a compressed file by its content. */
 static pg_status identify(pg__part *p, pg__io **io, pg_err *err)
 {
     unsigned char head[PG_SOURCE_HEAD];
@@ -147,8 +147,8 @@ static pg_status identify(pg__part *p, pg__io **io, pg_err *err)
         *io = inner;
     }
     if (!p->source)
-        PG_FAIL(PG_E_UNKNOWN,
-                "is no data that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a folder of pictures");
+        PG_FAIL(PG_E_UNKNOWN, "is not in a format that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a "
+                              "folder of pictures");
 done:
     return st;
 }
@@ -181,7 +181,7 @@ static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err
     if (!(p->path = pg__mem_strndup(path, len)))
         return pg__nomem(err);
     d->n_parts++;
-    if (is_folder(p->path)) { /* its messages name the files in it */
+    if (is_folder(p->path)) { /* its own messages name the files in it */
         p->source = &pg__source_folder;
         return p->source->open(d, NULL, p->path, &p->state, err);
     }
@@ -192,7 +192,7 @@ done:
     return st;
 }
 
-/* "A,B": each file gives one array. A comma in the name of a file that exists is no separator. */
+/* "A,B": each file gives one array. A comma in the name of an existing file does not separate. */
 static pg_status open_list(pg_data *d, const char *list, pg_err *err)
 {
     struct stat info;
@@ -212,7 +212,7 @@ static pg_status open_list(pg_data *d, const char *list, pg_err *err)
         if (d->n_arrays != had + 1)
             PG_FAIL(PG_E_MISMATCH, "%s: holds %zu arrays, in a list of files each holds one",
                     PG_SHOW(d->parts[i].path), d->n_arrays - had);
-        pg__mem_free(d->arrays[had].key); /* its place says what it is */
+        pg__mem_free(d->arrays[had].key); /* known by its place instead */
         d->arrays[had].key = NULL;
         list += len + 1;
     }
@@ -309,7 +309,7 @@ void pg_data_close(pg_data *d)
 
 /* ---- for a model ---- */
 
-/* Inputs, then the targets that are needed, then weights of the rows of each of those. */
+/* Inputs, then the needed targets, then row weights for each of those. */
 static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
 {
     size_t at = 0;
@@ -318,15 +318,15 @@ static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
         pg__str key = {0};
         pg_status st = PG_OK;
         if (a->key && d->n_parts <= 1)
-            continue; /* it says what it is */
+            continue; /* it is named already */
         const size_t n_y = e->targeted ? e->n_outputs : 0;
         while (at >= e->n_inputs && at < e->n_inputs + 2 * n_y &&
                !e->targeted[(at - e->n_inputs) % n_y])
             at++;
         if (at >= e->n_inputs + 2 * n_y) {
-            if (!e->targeted) /* predictions: targets are of no use */
+            if (!e->targeted) /* predictions need no targets */
                 break;
-            return pg_fail(err, PG_E_MISMATCH, "%s: has more files than the model has use for",
+            return pg_fail(err, PG_E_MISMATCH, "%s: has more files than the model needs",
                            PG_SHOW(d->path));
         }
         if (at < e->n_inputs)
@@ -352,7 +352,7 @@ pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
     const pg__part *p = &d->parts[0];
     if (d->n_holders > 0) {
-        (void)pg_fail(err, PG_E_ARG, "%s: a training reads these data; open them a second time",
+        (void)pg_fail(err, PG_E_ARG, "%s: a training run reads these data; open them a second time",
                       PG_SHOW(d->path));
         return PG_E_ARG;
     }
@@ -378,7 +378,7 @@ pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err)
         const unsigned long long n = *s >= '0' && *s <= '9' ? strtoull(s, &end, 10) : 0;
         if (n == 0 || n > UINT32_MAX || (*end != ',' && *end != '\0') || to.rank == PG_MAX_RANK)
             return pg_fail(err, PG_E_ARG,
-                           "reshape: \"%s\" is no list of dimensions such as 28,28,1",
+                           "reshape: \"%s\" is not a list of dimensions such as 28,28,1",
                            PG_SHOW(dims));
         to.d[to.rank++] = n;
         s = end;
@@ -464,8 +464,7 @@ static pg_status read_piece(const pg__array *a, uint64_t first, uint64_t n, pg__
     return done == n_elems ? PG_OK : no_integer(a, raw, done, first + done / row_elems, err);
 }
 
-/* Rows that follow each other are read at once, and without a copy where no conversion is needed.
- */
+/* Reads consecutive rows at once, and without a copy if no conversion is needed. */
 pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg__cast cast,
                          void *dst, const int *stop, pg_err *err)
 {

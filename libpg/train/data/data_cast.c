@@ -1,5 +1,5 @@
-/* data_cast.c - elements of any type as those that a model takes: plain loops, one for each pair of
- * types, that compilers turn into vectors. */
+/* data_cast.c - converts elements of any type to those that a model takes: plain loops, one for
+ * each pair of types, which compilers vectorise. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static size_t to_doubles(double *dst, const unsigned char *from, pg_dtype dtype,
     return n;
 }
 
-/* 64-bit integers are not made doubles first, which would round them. */
+/* Does not go through double, which would round 64-bit integers. */
 static size_t to_ints(int32_t *dst, const unsigned char *from, pg_dtype dtype, size_t n)
 {
     switch (dtype) {

@@ -1,8 +1,8 @@
-/* data_csv.c - tables of numbers as text (RFC 4180; also ';' or tabs between them), parsed once
- * into memory. The first row is a header if one of its fields is no number. Which columns are
- * targets is known with the model: those named like its outputs, or y, y0, ...; in a table without
- * such names the last one. "w", "w0", ... are weights of rows. Columns of one name, or of one name
- * with .1, .2 behind as pandas writes them, stand side by side in one array. */
+/* data_csv.c - tables of numbers as text (RFC 4180; also separated by ';' or tabs), parsed once
+ * into memory. The first row is a header if one of its fields is not a number. The model decides
+ * which columns are targets: those named like its outputs, or y, y0, ...; without such names the
+ * last one. "w", "w0", ... are weights of rows. Columns with the same name, or with .1, .2 appended
+ * as in pandas, become one array. */
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define MAX_DIGIT 15 /* decimal digits that a double holds exactly */
 
 typedef struct table {
-    pg__strs names; /* of the columns; none: no header */
+    pg__strs names; /* of the columns; empty: no header */
     double *values; /* row by row */
     size_t n_values, cap_values, n_cols;
     uint64_t n_rows;
@@ -28,15 +28,15 @@ typedef struct table {
 
 typedef struct text {
     pg__io *io;
-    uint64_t at; /* of what is not yet in buf */
+    uint64_t at; /* file offset of the data not yet in buf */
     char *buf;   /* NUL after each line */
     size_t cap, from, to;
-    uint64_t line; /* number of the line in hand */
+    uint64_t line; /* number of the current line */
     char separator;
     locale_t plain;
 } text;
 
-/* The text up to '\n' or the end, without both; *out NULL: there is none. */
+/* The text up to '\n' or the end, without the '\n'; *out NULL: no more. */
 static pg_status next_line(text *t, char **out, pg_err *err)
 {
     size_t looked = 0;
@@ -76,8 +76,8 @@ done:
     return st;
 }
 
-/* The next field of a line, cut off with a NUL, blanks and quotes around it taken away; NULL: that
- * was all. *rest goes on behind it. */
+/* The next field of a line, NUL-terminated, without blanks and quotes around it; NULL: no more.
+ * *rest moves past it. */
 static char *next_field(const text *t, char **rest)
 {
     char *s = *rest, *end;
@@ -101,8 +101,8 @@ static char *next_field(const text *t, char **rest)
     return s;
 }
 
-/* Numbers of few digits are a whole number over a power of ten, both exact: the quotient is the
- * right double. The rest is strtod's, whatever the program's locale is. */
+/* A number with few digits is a whole number over a power of ten, both exact, so the quotient is
+ * correctly rounded. strtod() parses the rest, independent of the program's locale. */
 static int parse_number(const text *t, const char *s, double *out)
 {
     static const double tens[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -131,7 +131,7 @@ static int parse_number(const text *t, const char *s, double *out)
 
 /* ---- rows ---- */
 
-/* The first line says how many columns there are, and what is between them. */
+/* The first line determines the number of columns and the separator. */
 static pg_status read_header(table *b, text *t, char *line, int *is_header, pg_err *err)
 {
     char *rest, *copy = NULL;
@@ -163,7 +163,7 @@ static pg_status read_row(table *b, const text *t, char *line, pg_err *err)
         return pg__nomem(err);
     for (; (field = next_field(t, &rest)); n++) {
         if (n < b->n_cols && !parse_number(t, field, &b->values[b->n_values + n]))
-            return pg_fail(err, PG_E_FORMAT, "line %llu, column %zu: \"%s\" is no number",
+            return pg_fail(err, PG_E_FORMAT, "line %llu, column %zu: \"%s\" is not a number",
                            (unsigned long long)t->line, n + 1, PG_SHOW(field));
     }
     if (n != b->n_cols)
@@ -201,7 +201,7 @@ done:
 
 /* ---- the source ---- */
 
-/* Text that begins a table: no byte that text does not have. */
+/* Claims anything without bytes that do not occur in text. */
 static int claims(const unsigned char *head, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -259,7 +259,7 @@ static pg_status read_columns(const pg__array *a, uint64_t first, uint64_t n, vo
     return PG_OK;
 }
 
-/* "y" and "y.1" are columns of y. */
+/* "y" and "y.1" are both columns of y. */
 static int is_named(const char *column, const char *name)
 {
     const size_t n = strlen(name);
@@ -271,7 +271,7 @@ static int is_named(const char *column, const char *name)
     return column[n] == '.' && digits > 0 && column[n + 1 + digits] == '\0';
 }
 
-/* Columns side by side, in the order of at[], become one array. */
+/* Makes columns one array, in the order of at[]. */
 static pg_status add_columns(pg_data *d, const table *b, const size_t *at, size_t n,
                              const char *key, pg_err *err)
 {
@@ -295,7 +295,7 @@ static pg_status add_columns(pg_data *d, const table *b, const size_t *at, size_
     return pg__data_add(d, &a, err);
 }
 
-/* The columns that are marked become one array, as they stand in the table. */
+/* Makes the marked columns one array, in the order of the table. */
 static pg_status add_marked(pg_data *d, const table *b, unsigned char *taken, unsigned char mark,
                             const char *key, pg_err *err)
 {
@@ -305,14 +305,15 @@ static pg_status add_marked(pg_data *d, const table *b, unsigned char *taken, un
     for (size_t k = 0; k < b->n_cols; k++)
         if (taken[k] == mark) {
             at[n++] = k;
-            taken[k] = 2; /* given away */
+            taken[k] = 2; /* used */
         }
     const pg_status st = add_columns(d, b, at, n, key, err);
     pg__mem_free(at);
     return st;
 }
 
-/* Columns called "x0", "x" where there is only one, or by the layer's name, as array "x0". */
+/* Makes the columns named "x0", or "x" if there is only one array, or like the layer, array "x0".
+ */
 static pg_status take(pg_data *d, const table *b, unsigned char *taken, char stem, size_t k,
                       size_t n, const char *layer, pg_err *err)
 {
@@ -326,8 +327,8 @@ static pg_status take(pg_data *d, const table *b, unsigned char *taken, char ste
     return add_marked(d, b, taken, 1, numbered, err);
 }
 
-/* The columns that pg_data_select() named: side by side, in the order of the names, for the only
- * input (target), or one each. */
+/* Takes the columns that pg_data_select() named, in that order: all for the only input (target), or
+ * one each. */
 static pg_status take_named(pg_data *d, const table *b, unsigned char *taken, const pg__strs *names,
                             char stem, size_t n, pg_err *err)
 {
@@ -360,7 +361,7 @@ done:
     return st;
 }
 
-/* What nobody said is said now. */
+/* Notes how the last column was interpreted. */
 static pg_status note_last(pg_data *d, const table *b, int is_target, pg_err *err)
 {
     const char *what = is_target ? "is the target" : "would be the target, and is left out";
@@ -371,8 +372,9 @@ static pg_status note_last(pg_data *d, const table *b, int is_target, pg_err *er
                          what);
 }
 
-/* What is left is the only input's; without named targets the last column is the only target. For
- * predictions a column more than the input takes is the target that is not needed. */
+/* The remaining columns are for the only input; without named targets the last column is the only
+ * target. For predictions, one column more than the input takes is the target, which is not needed.
+ */
 static pg_status take_rest(pg_data *d, const table *b, unsigned char *taken, const pg__ends *e,
                            int has_target, pg_err *err)
 {

@@ -1,7 +1,7 @@
-/* data_folder.c - pictures in folders: one subfolder for each class, in the order of their names,
- * as tf.keras.utils.image_dataset_from_directory() takes them. Each picture is read, decoded and
- * resized to the model's input when its row is asked for; values stay 0 to 255. A folder without
- * subfolders gives pictures without classes, for predictions. */
+/* data_folder.c - pictures in folders: one subfolder for each class, ordered by name, as in
+ * tf.keras.utils.image_dataset_from_directory(). A picture is read, decoded and resized to the
+ * model's input when its row is read; values stay 0 to 255. A folder without subfolders gives
+ * pictures without classes, for predictions. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -26,9 +26,9 @@ typedef struct folder {
     pg__strs names; /* of the classes */
     size_t n_loose; /* pictures beside the folders of the classes, which belong to none */
     char *loose;    /* the first of them */
-    char *deep;     /* the first folder below that of a class with pictures in it; NULL: none */
+    char *deep;     /* the first folder with pictures below that of a class; NULL: none */
     size_t height, width, channels;
-    size_t n_root; /* of a path, before what is below the folder */
+    size_t n_root; /* length of the part of a path up to the folder */
     int nearest;
 } folder;
 
@@ -45,7 +45,7 @@ static int ends_with_any(const char *name, const char *const *suffixes)
     return 0;
 }
 
-/* Names in a folder, sorted: folders and pictures apart; others are left alone. */
+/* Lists a folder, sorted: folders and pictures separately; ignores other files. */
 static pg_status list_folder(const char *path, pg__strs *folders, pg__strs *pictures, pg_err *err)
 {
     static const char *const read[] = {".png", ".jpg", ".jpeg", NULL};
@@ -99,13 +99,13 @@ static size_t depth_of(const char *path)
     return n;
 }
 
-/* All pictures of a class: folder by folder in the order of their paths, as os.walk() sorted. */
+/* All pictures of a class, folder by folder in the order of paths, like a sorted os.walk(). */
 static pg_status add_class(folder *f, const char *root, int32_t class_of, pg_err *err)
 {
     pg__strs folders = {0}, pictures = {0}, found = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__strs_add(&folders, root, strlen(root), err));
-    for (size_t i = 0; i < folders.n; i++) { /* it grows */
+    for (size_t i = 0; i < folders.n; i++) { /* the list grows meanwhile */
         pg__strs_fini(&pictures);
         pg__strs_fini(&found);
         PG_TRY(list_folder(folders.v[i], &found, &pictures, err));
@@ -183,7 +183,7 @@ static void resize_nearest(const folder *f, const pg__image *from, float *to)
     }
 }
 
-/* The two neighbours of a place between pixels, and how far it is from the first. */
+/* The two neighbours of a position between pixels, and its distance from the first. */
 typedef struct between {
     size_t low, high;
     float share;
@@ -229,7 +229,7 @@ static pg_status read_picture(const folder *f, const char *path, float *to, pg_e
     pg__io *io = NULL;
     unsigned char *bytes = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pg__io_open(&io, path, err)); /* names the file itself */
+    PG_TRY(pg__io_open(&io, path, err)); /* its message names the file */
     const uint64_t n = pg__io_size(io);
     st = n > MAX_FILE_BYTES ? pg_fail(err, PG_E_LIMIT, "is too large for a picture") : PG_OK;
     if (st == PG_OK && !(bytes = pg__mem_array((size_t)n, 1)))
@@ -287,7 +287,7 @@ static const char *class_name(const folder *f, size_t k)
     return strrchr(f->names.v[k], '/') + 1;
 }
 
-/* How many pictures each class has. */
+/* Counts the pictures of each class. */
 static pg_status count(size_t **out, const folder *f, pg_err *err)
 {
     size_t *n = pg__mem_array(f->names.n, sizeof *n);
@@ -299,7 +299,7 @@ static pg_status count(size_t **out, const folder *f, pg_err *err)
     return PG_OK;
 }
 
-/* Any folder that happens to hold pictures somewhere would train, too. */
+/* Otherwise any folder that happens to contain pictures somewhere would train. */
 static pg_status check_classes(const pg_data *d, const folder *f, const size_t *n, pg_err *err)
 {
     for (size_t k = 0; k < f->names.n; k++) {
@@ -435,7 +435,7 @@ done:
     return st;
 }
 
-/* Not asked by the first bytes: data.c gives it what is a folder. */
+/* Never claims files: data.c chooses it for folders. */
 static int claims(const unsigned char *head, size_t n)
 {
     (void)head, (void)n;

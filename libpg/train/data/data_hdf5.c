@@ -1,7 +1,7 @@
-/* data_hdf5.c - datasets of an HDF5 file, through our own reader: what is stored in one piece is
- * read in place, chunks are decoded as their rows are asked for. The reader keeps some decoded
- * chunks, so that --shuffle=batch reads each of them about once; a full shuffle of compressed data
- * decodes a chunk for almost every row. */
+/* data_hdf5.c - datasets of an HDF5 file, with our own reader: contiguous datasets are read in
+ * place, chunks are decoded when their rows are read. The reader caches some decoded chunks, so
+ * that --shuffle=batch decodes each about once; a full shuffle of compressed data decodes a chunk
+ * for almost every row. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -45,7 +45,7 @@ static pg_status add_dataset(pg_data *d, file *f, uint32_t obj, pg_err *err)
     return pg__data_add(d, &a, err);
 }
 
-/* Datasets of numbers at the root; what else a file holds is left alone. */
+/* Numeric datasets at the root; ignores everything else. */
 static pg_status open_hdf5(pg_data *d, pg__io *io, const char *path, void **state, pg_err *err)
 {
     pg_status st = PG_OK;

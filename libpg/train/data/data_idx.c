@@ -1,6 +1,6 @@
 /* data_idx.c - IDX, the format of MNIST: two zero bytes, the type, the number of dimensions, the
- * dimensions as big-endian 32-bit numbers, then the values, big-endian too. Plain, or packed with
- * gzip as it is handed out. Source: yann.lecun.com/exdb/mnist. */
+ * dimensions as big-endian 32-bit numbers, then the values, big-endian too. Plain, or compressed
+ * with gzip as distributed. Source: yann.lecun.com/exdb/mnist. */
 #include "base/try.h"
 #include "train/data/data.h"
 
@@ -32,7 +32,7 @@ static pg_status open_idx(pg_data *d, pg__io *io, const char *path, void **state
     (void)path, (void)state;
     PG_TRY(pg__io_read(io, 0, head, sizeof head, err));
     if (!dtype_of(head[2], &a.dtype) || head[3] == 0)
-        PG_FAIL(PG_E_FORMAT, "is no IDX file");
+        PG_FAIL(PG_E_FORMAT, "is not an IDX file");
     if (head[3] > PG_MAX_RANK)
         PG_FAIL(PG_E_LIMIT, "has %u dimensions, at most %d are known", head[3], PG_MAX_RANK);
     n_bytes = pg_dtype_bytes(a.dtype);

@@ -13,27 +13,27 @@ typedef struct pg__part {
 } pg__part;
 
 struct pg_data {
-    char *path; /* as it was given */
+    char *path; /* as given */
     pg__part *parts;
     pg__array *arrays;
-    size_t n_parts, n_arrays, cap_arrays; /* no part: the arrays are the caller's */
+    size_t n_parts, n_arrays, cap_arrays; /* n_parts 0: the arrays are the caller's */
     int nearest, any_classes;
-    pg__dims reshape; /* of a row, behind a first dimension of any size; rank 0: none */
-    int n_holders;    /* runs that read its arrays */
-    pg__strs x, y;    /* names that were chosen */
-    char *set;        /* "train", "test" or "val" of what the file holds; NULL: as it is used for */
+    pg__dims reshape; /* of a row, after a first dimension of any size; rank 0: none */
+    int n_holders;    /* runs that are reading its arrays */
+    pg__strs x, y;    /* selected names */
+    char *set;        /* the selected set, "train", "test" or "val"; NULL: according to use */
     pg__strs notes;   /* of the last bind */
     struct {
         uint64_t first, n;
         size_t n_arrays;
         uint32_t mark;
-    } known; /* of the rows looked at last */
+    } known; /* the cached checksum */
 };
 
-/* Whether arrays have names by which they can be chosen. */
+/* Do arrays have names by which they can be selected? */
 int pg__data_has_names(const pg_data *d);
 
-/* Gives the arrays that were chosen, or that a well-known layout means, their roles. */
+/* Assigns roles to the arrays that were selected, or by a well-known layout. */
 pg_status pg__data_assign(pg_data *d, const pg__ends *ends, pg_err *err);
 
 #endif

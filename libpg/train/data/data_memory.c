@@ -1,4 +1,4 @@
-/* data_memory.c - arrays that the caller has in memory. */
+/* data_memory.c - arrays in the caller's memory. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -18,7 +18,7 @@ static pg_status check(const pg_array *a, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!a->key || !*a->key)
-        PG_FAIL(PG_E_ARG, "an array has no key, as \"x0\" or \"y0\"");
+        PG_FAIL(PG_E_ARG, "an array has no key such as \"x0\" or \"y0\"");
     if (a->rank < 1 || a->rank > PG_MAX_RANK)
         PG_FAIL(PG_E_ARG, "array %s: %u dimensions, 1 to %d are possible", PG_SHOW(a->key),
                 (unsigned)a->rank, PG_MAX_RANK);
@@ -37,7 +37,7 @@ pg_status pg__data_add_memory(pg_data *d, const pg_array *from, pg_err *err)
     union {
         const void *in;
         void *out;
-    } values = {.in = from->values}; /* it is only read */
+    } values = {.in = from->values}; /* read only */
     pg__array a = {.dtype = from->dtype,
                    .big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__,
                    .is_flat = 1,

@@ -20,7 +20,7 @@ pg_status pg__data_add_npy(pg_data *d, const char *key, size_t key_len, pg__io *
     if (h.rank == 0 && key) /* a number among the arrays of an archive */
         goto done;
     if (h.rank == 0)
-        PG_FAIL(PG_E_MISMATCH, "is a single number, no array of rows");
+        PG_FAIL(PG_E_MISMATCH, "is a single number, not an array of rows");
     if (h.fortran_order && h.rank > 1)
         PG_FAIL(PG_E_UNSUPPORTED, "is in Fortran order: numpy.ascontiguousarray() first");
     if (key && !(a.key = pg__mem_strndup(key, key_len)))

@@ -28,7 +28,7 @@ static pg_status open_npz(pg_data *d, pg__io *io, const char *path, void **state
             continue;
         PG_TRY(pg__zip_open_member(zip, i, &member, err));
         st = pg__data_add_npy(d, m->name, n - strlen(suffix), member, &why);
-        if (st == PG_E_UNSUPPORTED) /* texts beside the numbers: told when they are needed */
+        if (st == PG_E_UNSUPPORTED) /* strings: reported only if they are needed */
             st = pg__data_add_unread(d, m->name, n - strlen(suffix), why.msg, &why);
         if (st != PG_OK) {
             if (err)

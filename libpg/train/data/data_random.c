@@ -1,5 +1,5 @@
-/* data_random.c - rows made up of 0 and 1: no file. Both are numbers that any input takes, also one
- * of ids. */
+/* data_random.c - made-up rows of 0 and 1, without a file. Any input takes both, even one of ids.
+ */
 #include "train/data/data_random.h"
 #include "base/mem.h"
 #include "base/philox.h"
@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "train/data/data.h"
 
-#define OPEN_DIM 32 /* where the model leaves a dimension open */
+#define OPEN_DIM 32 /* for dimensions that the model leaves open */
 
 typedef struct made_up {
     uint64_t n_rows, seed;

@@ -1,4 +1,4 @@
-/* data_random.h - the state of a source of made-up rows, to be released by its close(). */
+/* data_random.h - the state of a source of made-up rows, which its close() frees. */
 #ifndef PG_TRAIN_DATA_DATA_RANDOM_H
 #define PG_TRAIN_DATA_DATA_RANDOM_H
 

@@ -1,6 +1,6 @@
-/* data_roles.c - which arrays of a file are inputs and targets where their names are not x0 and y0:
- * as was chosen, or as well-known files call them (keras.datasets: x_train, y_train, x_test,
- * y_test). Where two pairs could be meant nothing is guessed. */
+/* data_roles.c - finds inputs and targets among arrays not named x0 and y0: as selected, or by the
+ * names of well-known files (keras.datasets: x_train, y_train, x_test, y_test). If two pairs are
+ * possible, it does not guess. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -46,7 +46,7 @@ static const struct layout {
                {"arr_0", "arr_1", ANY}};
 #define N_LAYOUTS (sizeof layouts / sizeof *layouts)
 
-/* A pair of arrays that the file has; y is NULL where no target is asked for. */
+/* A pair of arrays in the file; y is NULL if no target is needed. */
 typedef struct pair {
     pg__array *x, *y;
     part_of set;
@@ -105,7 +105,7 @@ done:
 
 /* ---- pairs ---- */
 
-/* By its name in small or capital letters. */
+/* Finds an array by name, in lower or upper case. */
 static pg__array *find_spelt(const pg_data *d, const char *name)
 {
     for (size_t i = 0; i < d->n_arrays; i++)
@@ -117,8 +117,8 @@ static pg__array *find_spelt(const pg_data *d, const char *name)
     return NULL;
 }
 
-/* The i-th pair of the table, where the file has it. What numpy.savez() numbered says nothing where
- * there are more than two. */
+/* The i-th pair of the table, if the file has it. Arrays numbered by numpy.savez() only count if
+ * there are at most two. */
 static int pair_at(pair *p, const pg_data *d, size_t i, int has_target)
 {
     const struct layout *l = &layouts[i];
@@ -128,7 +128,7 @@ static int pair_at(pair *p, const pg_data *d, size_t i, int has_target)
     return p->x && (p->y || !has_target);
 }
 
-/* Pairs of the wanted sets, each once; the first is *out. */
+/* Finds pairs of the wanted sets, each once; the first is *out. */
 static size_t find_pairs(pair *out, pair *other, const pg_data *d, unsigned wanted, int has_target)
 {
     const pg__array *seen[N_LAYOUTS];
@@ -140,7 +140,7 @@ static size_t find_pairs(pair *out, pair *other, const pg_data *d, unsigned want
             continue;
         while (k < n && !(seen[k] == p.x && !has_target))
             k++;
-        if (k < n) /* an input that stands in several layouts */
+        if (k < n) /* an input that belongs to several layouts */
             continue;
         if (n == 0)
             *out = p;
@@ -151,7 +151,7 @@ static size_t find_pairs(pair *out, pair *other, const pg_data *d, unsigned want
     return n;
 }
 
-/* One of two pairs; x or y is NULL where that is not the question. */
+/* The error for two possible pairs; x or y is NULL if it is not ambiguous. */
 static void choose(const pg__array *x, const pg__array *y, const pg__array *other_x,
                    const pg__array *other_y, pg_err *err)
 {
@@ -195,8 +195,8 @@ static void take(const pair *p)
         (void)snprintf(p->y->role, sizeof p->y->role, "y0");
 }
 
-/* For training what is for training; where a file is there to validate with what it has for that;
- * else what it has once. */
+/* For training takes the training set, for validation the validation set; otherwise, or if there is
+ * none, the only pair. */
 static pg_status take_known(pg_data *d, const pg__ends *e, int has_target, pg_err *err)
 {
     static const unsigned all = 1U << ANY | 1U << TRAIN | 1U << TEST | 1U << VAL;
@@ -208,14 +208,14 @@ static pg_status take_known(pg_data *d, const pg__ends *e, int has_target, pg_er
     if (n == 0)
         n = find_pairs(&p, &other, d, all, has_target);
     if (n == 0)
-        return PG_OK; /* what is missing is told by its name */
+        return PG_OK; /* a missing array is reported by its name */
     if (n > 1)
         return refuse_two(d, e, &p, &other, err);
     take(&p);
     return note_pair(d, &p, err);
 }
 
-/* N_SETS: there is no such word. */
+/* Returns N_SETS for an unknown word. */
 static size_t set_of(const char *word)
 {
     size_t k = TRAIN;
@@ -234,7 +234,7 @@ static pg_status take_set(pg_data *d, const pg__ends *e, int has_target, pg_err 
         take(&p);
         return note_pair(d, &p, err);
     }
-    (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no %s set, as x_%s and y_%s", PG_SHOW(d->path),
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no %s set such as x_%s and y_%s", PG_SHOW(d->path),
                   d->set, d->set, d->set);
     (void)pg__data_list(d, err);
     return PG_E_MISMATCH;
@@ -242,7 +242,7 @@ static pg_status take_set(pg_data *d, const pg__ends *e, int has_target, pg_err 
 
 /* ---- names that were given ---- */
 
-/* As many as there are inputs, or targets: *k is the number of the next one. */
+/* Assigns named arrays to inputs, or targets; there must be as many. */
 static pg_status take_named(pg_data *d, const pg__strs *names, char stem, size_t n_ends,
                             const unsigned char *wanted, pg_err *err)
 {
@@ -273,7 +273,7 @@ done:
     return st;
 }
 
-/* The target that belongs to an input of a known name. */
+/* Takes the target that belongs to an input with a well-known name. */
 static pg_status take_partner(pg_data *d, const char *x, pg_err *err)
 {
     pair p, first = {0};
@@ -306,7 +306,7 @@ const pg__array *pg__data_find_role(const pg_data *d, const char *stem, size_t k
     return layer && !is_val ? pg__data_find(d, layer) : NULL;
 }
 
-/* Do the names that pgfit knows say it all? */
+/* Are pgfit's own names (x0, y0) complete? */
 static int is_complete(const pg_data *d, const pg__ends *e)
 {
     const int is_val = e->use == PG__FOR_VALIDATION && pg__data_find(d, "xval0");
@@ -325,7 +325,7 @@ pg_status pg__data_assign(pg_data *d, const pg__ends *e, pg_err *err)
     const int one = e->n_inputs == 1 && (!has_target || (e->n_outputs == 1 && e->targeted[0]));
     pg_status st = PG_OK;
     if (pg__data_is_chosen(d) || !is_complete(d, e))
-        d->known.mark = 0; /* other arrays than before, perhaps */
+        d->known.mark = 0; /* the arrays may have changed */
     if (d->x.n > 0) {
         PG_TRY(take_named(d, &d->x, 'x', e->n_inputs, NULL, err));
         if (one && has_target && d->y.n == 0)
@@ -351,7 +351,7 @@ pg_status pg__data_mention_unused(pg_data *d, pg_err *err)
         return PG_OK;
     for (int k = VAL; k >= TEST && st == PG_OK; k--) {
         if (find_pairs(&p, &other, d, 1U << k, 1) != 1 || p.x->role[0] ||
-            strncmp(p.x->key, "xval", 4) == 0) /* who named it so knows */
+            strncmp(p.x->key, "xval", 4) == 0) /* named so on purpose */
             continue;
         st = pg__data_note(d, err, "%s: the %s set, \"%s\" and \"%s\", is not used",
                            PG_SHOW(d->path), set_names[k], PG_SHOW(p.x->key), PG_SHOW(p.y->key));
@@ -368,7 +368,7 @@ static pg_status read_names(pg__strs *out, const char *list, pg_err *err)
     for (const char *s = list; s; s = *s == ',' ? s + 1 : NULL) {
         const size_t n = strcspn(s, ",");
         if (n == 0)
-            PG_FAIL(PG_E_ARG, "\"%s\" is no list of names", PG_SHOW(list));
+            PG_FAIL(PG_E_ARG, "\"%s\" is not a list of names", PG_SHOW(list));
         PG_TRY(pg__strs_add(&names, s, n, err));
         s += n;
     }
@@ -380,7 +380,7 @@ done:
     return st;
 }
 
-/* A table finds its columns itself. */
+/* A table selects its columns itself. */
 static int can_choose(const pg_data *d)
 {
     return pg__data_has_names(d) || (d->n_parts == 1 && d->parts[0].source->has_columns);

@@ -1,11 +1,11 @@
-/* shuffle.c - Fisher and Yates' shuffle; draw i of epoch e is the function (seed, i, e), so that a
+/* shuffle.c - Fisher and Yates' shuffle; draw i of epoch e is a function of (seed, i, e), so that a
  * resumed run needs no state. Bounded draws without bias: Lemire, "Fast random integer generation
  * in an interval", 2019. */
 #include "train/data/shuffle.h"
 
 #include "base/philox.h"
 
-/* A number below `bound`; `i` counts the places of the shuffle, tries the rejected draws. */
+/* A number below `bound`; `i` counts positions of the shuffle; rejected draws are retried. */
 static uint64_t draw(uint64_t seed, uint64_t i, size_t epoch, uint64_t bound)
 {
     for (uint32_t tries = 0;; tries++) {

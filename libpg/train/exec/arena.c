@@ -17,17 +17,16 @@ static int larger_first(const void *a, const void *b)
     const pg__span_of *x = *(pg__span_of *const *)a, *y = *(pg__span_of *const *)b;
     if (x->n_bytes != y->n_bytes)
         return x->n_bytes < y->n_bytes ? 1 : -1;
-    return x < y ? -1 : x > y; /* equal plans on every machine */
+    return x < y ? -1 : x > y; /* the same plan on every machine */
 }
 
-/* A span that has its place; all of them stand in the order of their offsets. */
+/* A span with its place; kept in the order of offsets. */
 typedef struct placed {
     uint64_t off, end; /* bytes */
     size_t first, last;
 } placed;
 
-/* The smallest gap between the spans alive with s that takes n bytes, or behind the last of them.
- */
+/* The smallest gap of n bytes between the spans alive with s, or the end of the last one. */
 static uint64_t best_gap(const placed *at, size_t n_placed, const pg__span_of *s, uint64_t n)
 {
     uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX;

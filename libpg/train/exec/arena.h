@@ -1,5 +1,5 @@
-/* arena.h - where the values of a tape live: one arena in which values that are not needed at the
- * same time share memory. */
+/* arena.h - places the values of a tape: one arena, in which values that are not needed at the same
+ * time share memory. */
 #ifndef PG_TRAIN_EXEC_ARENA_H
 #define PG_TRAIN_EXEC_ARENA_H
 
@@ -7,7 +7,7 @@
 
 #define PG_ALIGN 64u
 
-/* A value of the arena and the instructions between which it lives, both included. */
+/* A value in the arena, and the first and last instruction of its life, inclusive. */
 typedef struct pg__span_of {
     uint64_t n_bytes;
     uint32_t first, last;
@@ -15,7 +15,7 @@ typedef struct pg__span_of {
 } pg__span_of;
 
 /* Gives every span an offset so that spans that live at the same time do not overlap; *arena_bytes
- * is the end of the highest. Largest first, each into the smallest gap that takes it. */
+ * is the end of the highest. Largest first, each in the smallest gap it fits. */
 pg_status pg__arena_plan(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* exec.h - one tape compiled for one device: memory, calls, threads, profile. Uses ops,
- * model/lower and backend; knows no data and no trainer. Begin reading at program.c. */
+/* exec.h - one tape compiled for one device: memory, calls, threads, profile. Uses ops, model/lower
+ * and backend; knows nothing of data or the trainer. Begin reading at program.c. */
 #ifndef PG_TRAIN_EXEC_EXEC_H
 #define PG_TRAIN_EXEC_EXEC_H
 

@@ -1,5 +1,5 @@
-/* inplace.c - the instructions are gone through in their order: where an operand of a kind that may
- * be overwritten (ops/overwrite.h) dies, the result takes its place. */
+/* inplace.c - visits the instructions in order: if an operand that may be overwritten
+ * (ops/overwrite.h) dies, the result takes its memory. */
 #include "train/exec/inplace.h"
 
 #include "ops/overwrite.h"

@@ -12,8 +12,8 @@ size_t pg__lane_count(const pg__cut *cut)
     return cut->n_lanes ? cut->n_lanes : cut->n_workers;
 }
 
-/* Owner of lane k when n lanes are dealt to m in neighbouring, nearly equal shares: the first get
- * one more (8 lanes for 3: 3, 3, 2). */
+/* Owner of lane k if n lanes are divided over m owners in contiguous, nearly equal shares: the
+ * first get one more (8 lanes over 3: 3, 3, 2). */
 static size_t owner_of(size_t k, size_t n, size_t m)
 {
     const size_t share = n / m, more = n % m;
@@ -23,14 +23,14 @@ static size_t owner_of(size_t k, size_t n, size_t m)
     return share ? more + (k - in_larger) / share : m - 1;
 }
 
-/* Part k of m of n rows, nearly equal parts. */
+/* Part k of n rows in m nearly equal parts. */
 static void part_of(uint64_t n, size_t k, size_t m, uint64_t *first, uint64_t *end)
 {
     *first = n / m * k + n % m * k / m;
     *end = n / m * (k + 1) + n % m * (k + 1) / m;
 }
 
-/* The slice of a replica; the last one takes what is left over. */
+/* The slice of a replica; the last one takes the remainder. */
 static void slice_of(const pg__cut *cut, uint64_t n_rows, size_t replica, uint64_t *first,
                      uint64_t *n)
 {
@@ -43,7 +43,7 @@ static pg__lane even_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
     const size_t per = cut->n_workers / pg__replicas_here(cut);
     const size_t replica = owner_of(k, cut->n_lanes, cut->n_replicas);
-    const size_t here = replica - cut->first_here; /* beyond: of another process */
+    const size_t here = replica - cut->first_here; /* out of range: of another process */
     size_t begin = 0, behind = 0;                  /* the replica's lanes */
     uint64_t from = 0, n = n_rows, first, end;
     while (owner_of(begin, cut->n_lanes, cut->n_replicas) != replica)

@@ -1,4 +1,4 @@
-/* profile.c - counting what calls take. */
+/* profile.c - counts the time of calls. */
 #include "train/exec/profile.h"
 
 #include <time.h>

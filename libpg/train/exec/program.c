@@ -12,8 +12,8 @@
 
 /* ---- what is read from outside ---- */
 
-/* A gradient that is written straight into its parameter's buffer must be a value of its own: one
- * that is shared, or only another shape of something, is copied. */
+/* A gradient written directly into its parameter's buffer must be a value of its own: copies one
+ * that is shared, or a reshape of another value. */
 static pg_status own_gradients(pg__program *p, pg_err *err)
 {
     pg__tape *t = &p->model.tape;
@@ -40,7 +40,8 @@ done:
     return st;
 }
 
-/* What is read after a run, gradients apart: `out` has room for all, or is NULL to count. */
+/* The values read after a run, apart from gradients: `out` has room for all, or is NULL to count
+ * them. */
 static size_t read_after(const pg__program *p, pg__val *out)
 {
     const pg__lowered *m = &p->model;
@@ -68,8 +69,8 @@ static size_t read_after(const pg__program *p, pg__val *out)
     return n;
 }
 
-/* All instructions go that lead to nothing of it; and it is float32, whatever layers compute with.
- */
+/* Removes instructions on which no such value depends; such values are float32, whatever layers
+ * compute with. */
 static pg_status prune(pg__program *p, const pg__program_opts *opts, pg_err *err)
 {
     const pg__lowered *m = &p->model;
@@ -111,7 +112,7 @@ static pg__home outer_home(const pg__value *v)
 
 typedef struct liveness {
     uint32_t *first, *last; /* per value: instructions; first > last: not used */
-    uint32_t *device;       /* that alone uses it, or CROSSES */
+    uint32_t *device;       /* the only one that uses it, or CROSSES */
 } liveness;
 
 static void touch(liveness *l, pg__val v, uint32_t at)
@@ -122,8 +123,8 @@ static void touch(liveness *l, pg__val v, uint32_t at)
         l->last[v] = at;
 }
 
-/* Devices do not run their instructions in the tape's order among each other: memory of a value
- * that crosses from one to another is not used again. */
+/* Between devices instructions do not run in tape order, so the memory of a value that crosses from
+ * one to another is not reused. */
 static void touch_on(liveness *l, pg__val v, uint32_t at, uint32_t device)
 {
     if (l->first[v] == UINT32_MAX)
@@ -144,7 +145,7 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
                 touch_on(l, pg__tape_root(t, pg__in(t, i, k)), at, i->device);
         for (uint32_t k = 0; k < i->n_out; k++)
             touch_on(l, pg__tape_root(t, pg__out(t, i, k)), at, i->device);
-        for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
+        for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* needed, read or not */
             touch(l, pg__tape_root(t, pg__out(t, i, k)), at + 1);
     }
     for (pg__val v = 0; v < t->n_values; v++)
@@ -166,7 +167,7 @@ static uint64_t whole(uint64_t n_bytes)
     return (n_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
 }
 
-/* Each device has a part of the arena for what it makes, or an arena. */
+/* Each device has a part of the arena for the values it makes, or an arena of its own. */
 static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
 {
     uint64_t begin = 0;
@@ -199,8 +200,7 @@ static void find_makers(const pg__program *p, uint32_t *made_by)
             made_by[pg__out(t, &t->insts[at], k)] = t->insts[at].device;
 }
 
-/* What lies outside the arena; a result that nobody reads lies nowhere: the operation leaves it
- * out.
+/* Places what lies outside the arena; an unread result lies nowhere: the operation leaves it out.
  */
 static void find_homes(pg__program *p, const liveness *l, unsigned char *in_arena)
 {
@@ -230,7 +230,7 @@ static void follow(pg__program *p, const pg__val *host)
             p->homes[v] = p->homes[pg__tape_root(t, v)];
 }
 
-/* What device d makes, by the arrays of `spans`. */
+/* Adds the values that a device makes to `spans`. */
 static void add_spans(pg__program *p, const liveness *l, const unsigned char *is_own,
                       const uint32_t *made_by, uint32_t device, pg__spans *spans)
 {
@@ -303,7 +303,7 @@ done:
 
 /* ---- kernels ---- */
 
-/* Done by the trainer, whatever the device. */
+/* The trainer runs it, whatever the device. */
 static int is_meeting(const pg__inst *i)
 {
     return i->op == pg__op_of(PG__OP_meet_stats) || i->op == pg__op_of(PG__OP_meet_sums);
@@ -400,11 +400,12 @@ static pg_status find_settled(pg__program *p, pg_err *err)
     return PG_OK;
 }
 
-/* What a call needs of other devices must be done first. */
+/* Finds the calls of other devices that must finish before each call. */
 static pg_status find_order(pg__program *p, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
-    uint32_t *maker = pg__mem_array(t->n_values, sizeof *maker); /* call, counted from 1 */
+    uint32_t *maker =
+        pg__mem_array(t->n_values, sizeof *maker); /* the call that makes it, from 1 */
     p->after = pg__mem_array(p->n_calls * p->n_devices, sizeof *p->after);
     if (!maker || !p->after) {
         pg__mem_free(maker);
@@ -442,7 +443,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     p->dev = opts->dev;
     p->masks_only = opts->masks_only;
     PG_TRY(pg__lower(&p->model, &opts->lower, err));
-    if (p->masks_only) /* such a run changes nothing */
+    if (p->masks_only) /* such a run changes no averages */
         p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
     PG_TRY(pg__program_rewrite(p, opts, err));
     PG_TRY(pg__program_add_losses(p, opts, err));

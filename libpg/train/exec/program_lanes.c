@@ -1,9 +1,9 @@
-/* program_lanes.c - running several lanes of equal rows at once, call by call.
+/* program_lanes.c - runs several lanes of equal rows at once, call by call.
  *
- * A value of theirs lies in one piece, lane after lane. So what gives every row the same bits
- * whatever other rows there are, and reads weights that no cache holds, is one call for all; other
- * calls are made for one lane after the other. Gradients of parameters are summed as soon as they
- * are there, while a cache has them: lanes need no gradients of their own. */
+ * Their values are contiguous, lane after lane. So an operation whose bits for a row do not depend
+ * on other rows, and whose weights exceed the cache, is one call for all; other operations are
+ * called lane by lane. Gradients of parameters are summed at once, while they are in the cache:
+ * lanes need no gradients of their own. */
 #include "train/exec/program_impl.h"
 
 #include "base/mem.h"
@@ -31,14 +31,14 @@ static pg__where place_of(const pg__program *p, const pg__step_call *c, uint32_t
     return v == PG__NO_VAL ? NOWHERE : p->homes[v].place;
 }
 
-/* Is it a gradient that no lane needs for itself? */
+/* Is it a gradient that can be summed at once? */
 static int is_summed(const pg__program *p, const pg__step_call *c, uint32_t k)
 {
     const pg__val v = p->operands[c->first + k];
     return place_of(p, c, k) == IN_GRAD && p->kept[p->homes[v].at].place == NOWHERE;
 }
 
-/* Gradients that are read again, or come from several calls, are summed in the end. */
+/* Gradients that are read again, or come from several calls, are summed at the end. */
 static void find_kept(pg__program *p)
 {
     p->lane_bytes = p->arena_bytes;
@@ -56,7 +56,7 @@ static void find_kept(pg__program *p)
         }
 }
 
-/* What a call gives of gradients that are summed behind it. */
+/* Bytes of a call's gradients that are summed right after it. */
 static uint64_t sums_of(const pg__program *p, const pg__step_call *c)
 {
     uint64_t n = 0;
@@ -66,7 +66,7 @@ static uint64_t sums_of(const pg__program *p, const pg__step_call *c)
     return n;
 }
 
-/* Does every lane have it behind the one before, in all operands and results of the call? */
+/* Are all operands and results of the call contiguous, lane after lane? */
 static int lies_in_one_piece(const pg__program *p, const pg__step_call *c)
 {
     for (uint32_t k = 0; k < c->n; k++) {
@@ -118,7 +118,7 @@ size_t pg__program_lanes(const pg__program *p)
     return p->n_lanes;
 }
 
-/* Sums of which the second half is computed: one for each level of the tree. */
+/* Partial sums that wait for their second half: one for each level of the tree. */
 uint64_t pg__program_lanes_bytes(const pg__program *p)
 {
     uint64_t n = p->n_lanes * p->lane_bytes;
@@ -129,14 +129,14 @@ uint64_t pg__program_lanes_bytes(const pg__program *p)
 
 /* ---- running them ---- */
 
-/* Lanes of a run; where sums lie. */
+/* The lanes of a run, and the memory of their sums. */
 typedef struct run {
     const pg__program *p;
     const pg__frame *const *f;
     const pg__step_call *c;
 } run;
 
-/* into: where gradients go; NULL: where they belong. */
+/* into: where gradients go; NULL: to their usual place. */
 static pg_status run_one(const run *r, size_t lane, char *into)
 {
     const pg__frame *f = r->f[lane];
@@ -169,7 +169,7 @@ static pg_status add(const run *r, char *into, const char *from)
     return st;
 }
 
-/* Lanes [lo, lo + n), a complete subtree. Depth: that of the tree. */
+/* Lanes [lo, lo + n), a complete subtree. Recurses as deep as the tree. */
 static pg_status run_tree(const run *r, size_t lo, size_t n, char *into, char *spare)
 {
     pg_status st = PG_OK;
@@ -190,7 +190,7 @@ static pg_status run_each(const run *r)
     return st;
 }
 
-/* What lanes kept of gradients. */
+/* Sums the gradients that lanes kept. */
 static pg_status sum_kept(const pg__program *p, const pg__frame *const *f)
 {
     pg_status st = PG_OK;

@@ -1,10 +1,10 @@
-/* program_losses.c - the losses of a model's outputs behind its tape, and the backward pass. */
+/* program_losses.c - appends the losses of a model's outputs to its tape, and the backward pass. */
 #include "train/exec/program_impl.h"
 
 #include "base/mem.h"
 #include "base/try.h"
 
-/* Integers for classes, else what the prediction looks like. */
+/* Integers for classes, else the shape of the prediction. */
 static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, pg_err *err)
 {
     pg__dims shape = p->model.tape.values[p->model.outputs[k]].shape;
@@ -27,16 +27,16 @@ static pg__squash made_for(pg__loss_kind kind)
     }
 }
 
-/* The focal losses of Keras 3 and binary ones take what the activation gave. */
+/* The focal losses of Keras 3, and binary ones, use the activation's cached logits. */
 static int takes_cached(pg__loss_kind kind, const pg__rules *rules)
 {
     return rules->logits_cached && kind != PG__LOSS_binary_focal_crossentropy &&
            (!rules->keras3 || kind != PG__LOSS_categorical_focal_crossentropy);
 }
 
-/* The logits of output k, where its loss starts from them. Keras over TensorFlow hangs them on the
- * tensor that a softmax or a sigmoid returns, and the crossentropies take what hangs there: a
- * categorical one of a sigmoid's output is that of a softmax of the same logits. */
+/* The logits of output k, if its loss starts from them. Keras on TensorFlow attaches them to the
+ * tensor that a softmax or a sigmoid returns, and crossentropies use what is attached: so a
+ * categorical crossentropy of a sigmoid's output equals that of a softmax of the same logits. */
 static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, const pg__rules *rules)
 {
     const pg__val v = p->model.outputs[k];
@@ -47,8 +47,8 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, con
     return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
 }
 
-/* Metrics take the logits as losses do. For those that the activation is made for the prediction
- * says as much; a binary crossentropy cannot tell from a softmax what that took. */
+/* Metrics take the logits as losses do. A metric made for the activation gets the same from the
+ * prediction; a binary crossentropy cannot recover the logits of a softmax from it. */
 static void find_metric_logits(pg__program *p, size_t k, const pg__program_opts *opts)
 {
     const pg__rules *rules = opts->lower.rules;
@@ -63,7 +63,7 @@ static void find_metric_logits(pg__program *p, size_t k, const pg__program_opts 
     }
 }
 
-/* The device that makes a value: what is computed from a large one stays there. */
+/* The device that makes a value: work on a large value stays there. */
 static uint32_t device_of(const pg__program *p, pg__val v)
 {
     const pg__tape *t = &p->model.tape;

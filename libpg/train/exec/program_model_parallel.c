@@ -1,8 +1,8 @@
 /* program_model_parallel.c - a program whose devices have memories of their own. A value lies on
- * the device that makes it, parameters and their gradients on that of their layer's first call,
- * what comes from outside on device 0; who reads a value elsewhere has a copy of it, made on the
- * reader's queue before its first reading. One thread gives all devices their work, in the order of
- * the tape; what waits for another device waits there, by events, and not the thread. */
+ * the device that makes it, parameters and their gradients on the device of their layer's first
+ * call, inputs from outside on device 0. A device that reads a value of another has a copy, made on
+ * its queue before the first read. One thread queues the work of all devices, in the order of the
+ * tape; a device waits for another by events, so the thread never waits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +10,14 @@
 #include "base/try.h"
 #include "train/exec/program_impl.h"
 
-/* What of a value another device has. */
+/* Another device's copy of a value. */
 typedef struct copy {
-    pg__val value;        /* no alias */
+    pg__val value;        /* not an alias */
     uint32_t to;          /* device */
-    uint32_t first, last; /* instructions that read it; the tape's end: what reads after a run */
-    pg__home home;        /* there */
-    size_t before;        /* call that it is made before */
-    size_t maker;         /* call that makes the value, PG_NONE: it is there before the run */
+    uint32_t first, last; /* instructions that read it; the tape's end: a read after the run */
+    pg__home home;        /* on that device */
+    size_t before;        /* the call before which it is made */
+    size_t maker;         /* the call that makes the value; PG_NONE: it exists before the run */
 } copy;
 
 typedef struct part {
@@ -25,17 +25,17 @@ typedef struct part {
     uint64_t arena_bytes;
     size_t scratch_bytes, shared_bytes;
     void *shared;
-    pg__event *begun, *ended; /* a run */
+    pg__event *begun, *ended; /* of a run */
 } part;
 
 struct pg__mp_program {
     uint32_t *home; /* per value: its device */
     part *parts;    /* per device */
-    copy *copies;   /* in the order in which they are made */
+    copy *copies;   /* in the order of making */
     size_t n_copies, cap_copies;
-    pg__home *operands;     /* as those of the program, each where its call's device has it */
-    pg__event **made;       /* per call: NULL where nothing that it makes crosses */
-    unsigned char *is_late; /* per call: a parameter that it shares something of crosses */
+    pg__home *operands;     /* as in the program, but in the memory of the call's device */
+    pg__event **made;       /* per call: NULL if nothing that it makes crosses */
+    unsigned char *is_late; /* per call: it prepares something from a parameter that crosses */
 };
 
 /* ---- what crosses ---- */
@@ -70,7 +70,7 @@ static pg_status add_copy(pg__mp_program *s, const copy *c, pg_err *err)
     return PG_OK;
 }
 
-/* Instruction `at` reads v on a device. */
+/* Records that instruction `at` reads v on a device. */
 static pg_status reads(pg__program *p, pg__val v, uint32_t device, uint32_t at, pg_err *err)
 {
     pg__mp_program *s = p->apart;
@@ -85,8 +85,8 @@ static pg_status reads(pg__program *p, pg__val v, uint32_t device, uint32_t at, 
     return add_copy(s, &(copy){.value = root, .to = device, .first = at, .last = at}, err);
 }
 
-/* Results of a run are read on device 0, predictions alone where they are; what parameters take
- * part in, on their device. */
+/* Results of a run are read on device 0, predictions alone in place, and results that belong to
+ * parameters on their device. */
 static pg_status find_readers_after(pg__program *p, pg_err *err)
 {
     const pg__lowered *m = &p->model;
@@ -120,7 +120,7 @@ done:
     return st;
 }
 
-/* An instruction whose result is its operand's memory is none: nothing runs. */
+/* An instruction whose result is its operand's memory is not a call: nothing runs. */
 static int is_call(const pg__tape *t, const pg__inst *i)
 {
     return t->values[pg__out(t, i, 0)].alias == PG__NO_VAL;
@@ -252,7 +252,7 @@ static int by_call(const void *a, const void *b)
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Instructions as calls; and the call that makes each value. */
+/* Numbers instructions as calls; finds the call that makes each value. */
 static pg_status number_calls(pg__program *p, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
@@ -344,7 +344,7 @@ done:
 
 /* ---- running ---- */
 
-/* Where a value lies that is no copy; NULL: it is not wanted, or not given (weights of rows). */
+/* Where the original of a value lies; NULL: it is not wanted, or not given (weights of rows). */
 static void *original(const pg__program *p, const pg__frame *f, pg__val v)
 {
     return v == PG__NO_VAL ? NULL : pg__home_at(f, p->homes[v], f->parts[p->apart->home[v]].arena);
@@ -368,7 +368,7 @@ static pg_status share(const pg__program *p, const pg__frame *f, const pg__step_
     return p->backend->share(f->parts[c->device].dev, c->kernel, f->args, shared_of(p, c));
 }
 
-/* Of parameters that lie where they are used; the others come with a run. */
+/* For parameters that lie where they are used; the others are copied in each run. */
 pg_status pg__mp_program_share(const pg__program *p, const pg__frame *f)
 {
     pg_status st = PG_OK;
@@ -405,9 +405,9 @@ static pg__event *event_of(const pg__program *p, uint32_t d, int ends)
     return ends ? p->apart->parts[d].ended : p->apart->parts[d].begun;
 }
 
-/* Every device waits for all that the others were given. Before a run: parameters are updated, what
- * was put into device 0 is there, and nobody reads any more what the run before left. Behind it:
- * nobody reads a parameter any more that its device is going to update. */
+/* Makes every device wait for all work queued on the others. Before a run: so that parameters are
+ * updated, the data on device 0 are there, and the results of the run before are not read any more.
+ * After it: so that no device still reads a parameter that its own device is about to update. */
 static pg_status join(const pg__program *p, const pg__frame *f, int ends)
 {
     pg_status st = PG_OK;

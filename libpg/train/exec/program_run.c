@@ -1,11 +1,11 @@
-/* program_run.c - running what program.c compiled, and where a run left its results. */
+/* program_run.c - runs what program.c compiled, and finds the results of a run. */
 #include "train/exec/program_impl.h"
 
 #include <math.h>
 
 #include "base/mem.h"
 
-/* Pointers to memory of both kinds; that operands are not written is the back end's promise. */
+/* Serves constant and writable slots; back ends promise not to write operands. */
 static void *at_slot(const void *const *slots, uint64_t slot)
 {
     union {
@@ -41,7 +41,7 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
     return pg__home_at(f, is_kept ? p->kept[h.at] : h, f->arena);
 }
 
-/* After a run, on one of the devices that shared it. */
+/* A value after a run, on one of the devices that shared it. */
 static const void *found(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
 {
     return p->apart && v != PG__NO_VAL ? pg__mp_program_at(p, f, v, device) : address(p, f, v);
@@ -75,7 +75,7 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
     return PG_OK;
 }
 
-/* Of 16 bits: is the exponent, whose bits these are, the largest? */
+/* For 16-bit floats; exponent: the mask of its bits, which are all set in NaN and infinity. */
 static int is_finite_16(uint16_t bits, uint16_t exponent)
 {
     return (bits & exponent) != exponent;
@@ -97,8 +97,8 @@ static int are_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_
     return 1;
 }
 
-/* A copy where the host cannot read the device's memory; without memory for it, nothing is found.
- */
+/* Copies the value if the host cannot read the device's memory; if there is no memory for that,
+ * counts it as finite. */
 static int are_finite_there(const pg__program *p, const pg__frame *f, const void *at,
                             const pg__value *v)
 {
@@ -114,7 +114,7 @@ static int are_finite_there(const pg__program *p, const pg__frame *f, const void
     return finite;
 }
 
-/* Operands first: where one is bad, the call is not to blame. */
+/* Checks operands first: if one is bad, the call is not to blame. */
 static void look(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
     for (uint32_t k = 0; k < c->n; k++) {
@@ -188,7 +188,7 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
 pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to)
 {
     pg_status st = PG_OK;
-    if (p->apart) /* in one piece */
+    if (p->apart) /* always runs from beginning to end */
         return pg__mp_program_run(p, f);
     for (size_t i = from; i < to && st == PG_OK; i++)
         st = run_call(p, f, &p->calls[i]);
@@ -213,7 +213,7 @@ size_t pg__program_settled(const pg__program *p, size_t i)
     return p->settled[i];
 }
 
-/* After a failure the others are let through: the step fails anyway. */
+/* After a failure lets the others continue: the step fails anyway. */
 pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
                                pg__thread_pool *team, pg__count *done)
 {

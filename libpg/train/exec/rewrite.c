@@ -1,4 +1,4 @@
-/* rewrite.c - what is done to a forward pass before its backward pass is made. */
+/* rewrite.c - rewrites a forward pass before its backward pass is added. */
 #include "base/mem.h"
 #include "ops/crop_first.h"
 #include "ops/fold_add.h"
@@ -8,7 +8,7 @@
 #include "ops/pool_first.h"
 #include "train/exec/program_impl.h"
 
-/* Values that are read from outside the tape, or that what is still to be added reads. */
+/* Values read from outside the tape, or by instructions yet to be added. */
 static unsigned char *kept_of(const pg__lowered *m)
 {
     unsigned char *kept = pg__mem_array((size_t)m->tape.n_values + 1, 1);
@@ -33,14 +33,14 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
     if (!kept)
         return pg__nomem(err);
     pg_status st = pg__tape_pool_first(&p->model.tape, kept, err);
-    /* A GPU's kernels keep these apart: what they would gain by it nobody has measured. */
+    /* Not on GPUs: the gain there has not been measured. */
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_crop_first(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_pad_into_conv(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
-    /* A GPU's library joins what it can by itself. */
+    /* A GPU's library fuses operations by itself. */
     if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
         st = pg__tape_fold_norm(&p->model.tape, kept, err);
     if (st == PG_OK && !opts->lower.training && p->backend->host_memory)

@@ -1,6 +1,6 @@
-/* thread_pool.c - a fork and a join for every call, and meetings in between. Whoever waits looks
- * for some tens of microseconds and then lies down: beside other programs a thread that keeps on
- * looking only takes the core from the one it waits for. */
+/* thread_pool.c - a fork and a join for every call, and barriers in between. A waiting thread spins
+ * for some tens of microseconds and then sleeps: if other programs run too, a spinning thread may
+ * only take the core from the thread it waits for. */
 #include "train/exec/thread_pool.h"
 
 #include <pthread.h>
@@ -22,16 +22,16 @@ struct pg__thread_pool {
     size_t n;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    pg__count round;   /* of calls so far */
-    pg__count ended;   /* workers that are done with all of them, counted on */
-    pg__count arrived; /* at meetings, counted on */
+    pg__count round;   /* number of calls so far */
+    pg__count ended;   /* workers that have finished, summed over calls */
+    pg__count arrived; /* arrivals at barriers, summed */
     _Atomic int leave;
     pg__work work;
     void *arg;
 };
 
-/* How often a count is looked at before a thread lies down: some tens of microseconds, which is
- * what waking it would take. */
+/* Reads of a count before a thread sleeps: some tens of microseconds, as long as waking it would
+ * take. */
 #define LOOKS 4000
 
 static void pause_a_moment(void)
@@ -56,7 +56,7 @@ void pg__thread_pool_await(pg__thread_pool *t, const pg__count *count, size_t wa
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Under the lock, so that nobody looks before and lies down after. */
+/* Under the lock, so that no thread reads the count before and sleeps after. */
 static void wake(pg__thread_pool *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -103,7 +103,7 @@ static void *serve(void *p)
     }
 }
 
-/* Signals are the main thread's business. */
+/* Blocks signals: they belong to the main thread. */
 static pg_status start(worker *w, pg_err *err)
 {
     sigset_t all, before;

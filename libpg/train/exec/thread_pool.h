@@ -1,4 +1,4 @@
-/* thread_pool.h - threads that work together and meet: the caller is worker 0. */
+/* thread_pool.h - threads that work together and meet at barriers; the caller is worker 0. */
 #ifndef PG_TRAIN_EXEC_THREAD_POOL_H
 #define PG_TRAIN_EXEC_THREAD_POOL_H
 
@@ -8,7 +8,7 @@
 
 typedef struct pg__thread_pool pg__thread_pool;
 
-/* n >= 1 workers; n - 1 threads are started. PG_E_NOMEM, PG_E_IO. */
+/* n >= 1 workers; starts n - 1 threads. PG_E_NOMEM, PG_E_IO. */
 pg_status pg__thread_pool_new(pg__thread_pool **out, size_t n, pg_err *err);
 void pg__thread_pool_free(pg__thread_pool *t); /* NULL is allowed */
 size_t pg__thread_pool_size(const pg__thread_pool *t);

@@ -1,5 +1,5 @@
-/* alone.c - what one device would do alone: the same steps with workers of one replica, in the
- * place of the others, whose memory is given back meanwhile. */
+/* alone.c - the speed of one device alone: the same steps with the workers of one replica in place
+ * of all, whose memory is freed meanwhile. */
 #include "train/fit/alone.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_
     PG_TRY(pg__totals_alloc(t, &totals, err));
     for (; n <= (t->loop.watch ? 1 : MAX_STEPS) && (n < 2 || pg__now() - began < max_seconds);
          n++) {
-        if (n == 1) /* the first one makes memory and programs */
+        if (n == 1) /* the first step allocates memory and compiles programs */
             began = pg__now();
         pg__totals_clear(t, &totals);
         PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, &totals, err));
@@ -33,8 +33,8 @@ done:
     return st;
 }
 
-/* Times steps by n_workers threads of one replica; then the others come back. *each stays 0 where
- * the trial fails; what is returned is whether the trainer is whole again. */
+/* Times steps by n_workers threads of one replica, then restores the others. *each stays 0 if the
+ * trial fails; the status says whether the trainer could be restored. */
 static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, double *each,
                        pg_err *err)
 {
@@ -70,7 +70,7 @@ pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
     pg_status st = PG_OK;
     batch_size = f->n_rows < batch_size ? (size_t)f->n_rows : batch_size;
     if (pg__feed_read_first(f, batch_size, &b, NULL) != PG_OK)
-        goto done; /* not measured: the training is made all the same */
+        goto done; /* not measured: training goes on all the same */
     PG_TRY(alone(t, all.n_workers / all.n_replicas, &b, &each, err));
     if (each > 0)
         *rows_per_second = (double)batch_size / (each + update);

@@ -156,7 +156,7 @@ pg_status pg__calls_train_end(pg__fit *f, pg_err *err)
     return st;
 }
 
-/* Each behind its class name, so that others are noticed. */
+/* Each state follows its class name, so that other callbacks are noticed. */
 void pg__calls_keep(pg__fit *f, pg__archive *a)
 {
     for (size_t i = 0; i < f->n_calls && a->st == PG_OK; i++) {
@@ -194,7 +194,7 @@ done:
 pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_err *err)
 {
     pg_status st = PG_OK;
-    with_slots |= f->resume_file != NULL; /* who will ask next */
+    with_slots |= f->resume_file != NULL; /* it will ask for them next */
     if (f->snapshot && with_slots && !f->snapshot_has_slots) {
         pg__snapshot_drop(f->snapshot);
         f->snapshot = NULL;
@@ -250,7 +250,7 @@ pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err)
     pg__optimiser *o = &f->t->compiled.optimiser;
     if (o->schedule)
         return pg_fail(err, PG_E_ARG,
-                       "the learning rate is counted by %s; a callback cannot set it too",
+                       "the learning rate is set by %s; a callback cannot set it too",
                        pg__schedule_name(o->schedule));
     o->lr = (double)(float)rate;
     return PG_OK;

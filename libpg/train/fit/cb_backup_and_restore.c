@@ -1,7 +1,7 @@
-/* cb_backup_and_restore.c - Keras' words for a run that goes on by itself: backup_dir, save_freq
- * ("epoch" or batches), delete_checkpoint. It is the run's own resume file (resume.h), in that
- * folder, saved so often, looked for at the beginning and removed at the end. Keras goes back to
- * the last whole epoch or save; here the run goes on bitwise. */
+/* cb_backup_and_restore.c - Keras' BackupAndRestore: backup_dir, save_freq ("epoch" or batches),
+ * delete_checkpoint. It uses the run's own resume file (resume.h), in that folder and at that
+ * frequency: looked for at the start, removed at the end. Keras goes back to the last whole epoch
+ * or save; here the run continues bit for bit. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -22,7 +22,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_text(s, "backup_dir", &dir, err));
     PG_TRY(pg__settings_freq(s, "save_freq", &b->every, err));
     PG_TRY(pg__settings_flag(s, "delete_checkpoint", &delete_it, err));
-    PG_TRY(pg__settings_flag(s, "save_before_preemption", &at_signals, err)); /* always */
+    PG_TRY(pg__settings_flag(s, "save_before_preemption", &at_signals, err)); /* always on */
     if (!dir || *dir == '\0')
         PG_FAIL(PG_E_ARG, "BackupAndRestore: no backup_dir given");
     if (f->resume_file)

@@ -2,8 +2,8 @@
  * epoch, counted from 0, columns sorted by name; CRLF at the ends of lines; the shortest digits
  * that read back as the same number. Source: keras/src/callbacks.py (2.15.0).
  *
- * What cannot be written stays pending and is tried again at the end of the next epoch, and of the
- * run. One difference: the learning rate always has a column. */
+ * Rows that cannot be written stay pending and are tried again at the end of the next epoch, and of
+ * the run. One difference: the learning rate always has a column. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,14 +20,14 @@ typedef struct csv {
     char *filename;
     char separator[8];
     int append;
-    int fails;       /* the last write did */
+    int fails;       /* the last write failed */
     pg__append file; /* from here on: state */
-    pg__strs keys;   /* columns behind `epoch`; none before the first row */
+    pg__strs keys;   /* columns after `epoch`; empty before the first row */
     int needs_header;
 } csv;
 
-/* Only a table of epochs is written over: the name may have been meant for another option. What is
- * no file is not opened: a pipe would wait for its writer. */
+/* Overwrites only a table of epochs: the name may have been meant for another option. Opens only
+ * regular files: a pipe would wait for its writer. */
 static pg_status check_file(const char *filename, pg_err *err)
 {
     static const char start[] = "epoch", quoted[] = "\"epoch";
@@ -46,7 +46,7 @@ static pg_status check_file(const char *filename, pg_err *err)
     if (n == 0 || strncmp(head, start, sizeof start - 1) == 0 ||
         strncmp(head, quoted, sizeof head) == 0)
         return PG_OK;
-    return pg_fail(err, PG_E_ARG, "%s: is there, and is no table of epochs; choose another name",
+    return pg_fail(err, PG_E_ARG, "%s: exists and is not a table of epochs; choose another name",
                    PG_SHOW(filename));
 }
 
@@ -78,7 +78,7 @@ done:
 
 /* ---- rows ---- */
 
-/* A field is quoted where it holds what separates fields or ends lines. */
+/* Quotes a field that contains separators or line ends. */
 static pg_status put_field(csv *c, const char *text, pg_err *err)
 {
     pg__str *to = &c->file.pending;
@@ -93,7 +93,7 @@ done:
     return st;
 }
 
-/* Sorted; where the first epoch has none of the validation's, names for them all the same. */
+/* Sorted; with names for the validation's logs even if the first epoch has none. */
 static pg_status choose_keys(csv *c, const pg_logs *logs, pg_err *err)
 {
     size_t n_val = 0;
@@ -123,7 +123,7 @@ done:
     return st;
 }
 
-/* Keras to 2.15 puts its learning rate there as NumPy's float32, all else as Python's float. */
+/* Keras to 2.15 writes the learning rate as NumPy's float32, everything else as Python's float. */
 static pg__real value_of(const pg__fit *f, const char *name, double v)
 {
     if (strcmp(name, f->rate_name) == 0 && !f->t->net.rules->keras3)
@@ -161,7 +161,7 @@ done:
     return st;
 }
 
-/* Goes on with the file of a run that was interrupted: rows behind its state will come again. */
+/* Continues the file of an interrupted run: drops rows after its state, which will come again. */
 static pg_status resume(csv *c, pg__fit *f, pg_err *err)
 {
     pg_err why = {0};
@@ -173,8 +173,8 @@ static pg_status resume(csv *c, pg__fit *f, pg_err *err)
             *err = why;
         return st;
     }
-    PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, c->filename, err, "CSVLogger: %s; a new file goes on",
-                        why.msg));
+    PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, c->filename, err,
+                        "CSVLogger: %s; continuing in a new file", why.msg));
     PG_TRY(begin(c, err));
 done:
     return st;
@@ -190,7 +190,7 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     return begin(c, err);
 }
 
-/* Writes what is pending; a file that somebody removed is begun anew, with its header. */
+/* Writes pending rows; a file that was removed is begun anew, with its header. */
 static pg_status flush(csv *c, pg_err *err)
 {
     pg_err why = {0};
@@ -227,7 +227,7 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
     c->fails = flush(c, &why) != PG_OK;
     if (c->fails && !failed)
         st = pg__fit_tell(f, PG_EVENT_WARNING, c->filename, err,
-                          "CSVLogger: %s; the end of the next epoch tries again", why.msg);
+                          "CSVLogger: %s; will retry at the end of the next epoch", why.msg);
 done:
     return st;
 }

@@ -1,9 +1,9 @@
 /* cb_early_stopping.c - Keras' EarlyStopping. Source: keras/src/callbacks.py (2.15.0) and
- * callbacks/early_stopping.py (3.6.0), which differ: Keras 3 knows which way its metrics go, and
- * restores the best weights at the end of every run, stopped or not.
+ * callbacks/early_stopping.py (3.6.0), which differ: Keras 3 knows whether more of a metric is
+ * better, and restores the best weights at the end of every run, stopped or not.
  *
- * Weights are restored when all is over, by Keras 3's rule: where 2.15 does it at once, a
- * checkpoint of the last epoch holds other weights than its name says. */
+ * Weights are restored at the very end, as in Keras 3: 2.15 restores at once, so that a checkpoint
+ * of the last epoch holds other weights than its name says. */
 #include <math.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@ typedef struct stopper {
     pg__monitor monitor;
     double min_delta, baseline; /* baseline NAN: none */
     size_t patience, start_from_epoch;
-    int restores, always; /* always: also where nothing stopped the run */
+    int restores, always; /* always: even if nothing stopped the run */
     double best;          /* from here on: state */
     size_t best_epoch, wait;
-    int stopped;           /* by this one */
+    int stopped;           /* by this callback */
     pg__snapshot *weights; /* NULL: none yet */
 } stopper;
 
@@ -48,7 +48,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_real(s, "baseline", &e->baseline, err));
     PG_TRY(pg__settings_flag(s, "restore_best_weights", &e->restores, err));
     PG_TRY(pg__settings_count(s, "start_from_epoch", &e->start_from_epoch, err));
-    PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always speaks */
+    PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always reports */
     e->min_delta = fabs(e->min_delta);
     if (e->restores)
         f->n_held += pg__snapshot_bytes(f->t, 0);
@@ -114,7 +114,7 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
             e->wait = 0;
         goto done;
     }
-    if (e->restores && !e->weights) { /* the first ones, should there be no progress ever */
+    if (e->restores && !e->weights) { /* the first ones, in case there is never any progress */
         PG_TRY(remember(e, f, err));
         e->best_epoch = f->epoch;
     }

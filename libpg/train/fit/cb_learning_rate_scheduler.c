@@ -1,15 +1,14 @@
 /* cb_learning_rate_scheduler.c - Keras' LearningRateScheduler: a learning rate for each epoch, set
- * as it begins. Keras is given a function; here it is one of these, counted in epochs from 0 and
- * starting from the optimizer's own rate:
+ * as it begins. Keras takes a function; here it is one of these, with epochs counted from 0 and lr
+ * the optimizer's own rate:
  *
  *     schedule="epoch"     lr rate^epoch
  *     schedule="step"      lr rate^(epoch / epochs), whole steps: every so many epochs
  *     schedule="cosine"    from lr down to min_lr in `epochs` epochs (else to the end of the run)
  *     schedule="constant"  lr
- *     schedule="table"     of `file`: one rate a line, the last one to the end; '#' begins a
- * comment
+ *     schedule="table"     of `file`: one rate a line, the last one holds on; '#' begins a comment
  *
- * warmup_epochs=N: in the first N epochs lr 1/N, 2/N, ...; the schedule begins behind them. */
+ * warmup_epochs=N: in the first N epochs lr 1/N, 2/N, ...; the schedule begins after them. */
 #include <math.h>
 #include <string.h>
 
@@ -84,7 +83,7 @@ static pg_status read_line(scheduler *s, const char *line, size_t n, size_t numb
     if (n == 0)
         return PG_OK;
     if (!pg__real_read(&v, line, n) || !(v >= 0) || isinf(v))
-        return pg_fail(err, PG_E_FORMAT, "line %zu: \"%.*s\" is no learning rate", number,
+        return pg_fail(err, PG_E_FORMAT, "line %zu: \"%.*s\" is not a learning rate", number,
                        n < 40 ? (int)n : 40, line);
     s->table[s->n_table++] = v;
     return PG_OK;
@@ -94,7 +93,8 @@ static pg_status read_lines(scheduler *s, const char *text, size_t n, pg_err *er
 {
     size_t number = 1, at = 0;
     pg_status st = PG_OK;
-    s->table = pg__mem_array(n / 2 + 1, sizeof *s->table); /* a digit and its end, at least */
+    s->table =
+        pg__mem_array(n / 2 + 1, sizeof *s->table); /* a line has at least a digit and its end */
     if (!s->table)
         return pg__nomem(err);
     for (; at < n; number++) {
@@ -117,8 +117,8 @@ static pg_status read_table(scheduler *s, const char *path, pg_err *err)
     PG_TRY(pg__io_open(&io, path, err));
     const uint64_t n = pg__io_size(io);
     if (n > MOST_BYTES)
-        PG_FAIL(PG_E_LIMIT, "%s: %llu bytes are no table of learning rates", PG_SHOW(path),
-                (unsigned long long)n);
+        PG_FAIL(PG_E_LIMIT, "%s: %llu bytes are too many for a table of learning rates",
+                PG_SHOW(path), (unsigned long long)n);
     text = pg__mem_array((size_t)n, 1);
     if (!text)
         PG_TRY(pg__nomem(err));
@@ -137,7 +137,7 @@ static pg_status needs(const char *schedule, const char *key, pg_err *err)
     return pg_fail(err, PG_E_ARG, "LearningRateScheduler: schedule \"%s\" needs %s", schedule, key);
 }
 
-/* What each schedule takes, and no more: the rest is refused as unknown. */
+/* Reads only the keys of the given schedule: others are refused as unknown. */
 static pg_status read_rule(scheduler *s, pg__fit *f, const char *name, pg__settings *from,
                            pg_err *err)
 {
@@ -191,7 +191,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *from, pg_err *err)
                 name ? PG_SHOW(name) : "not given");
     PG_TRY(read_rule(s, f, name, from, err));
     if (f->t->compiled.optimiser.schedule)
-        PG_FAIL(PG_E_ARG, "LearningRateScheduler: the learning rate is counted by %s already",
+        PG_FAIL(PG_E_ARG, "LearningRateScheduler: the learning rate is already set by %s",
                 pg__schedule_name(f->t->compiled.optimiser.schedule));
 done:
     return st;

@@ -1,13 +1,12 @@
-/* cb_model_checkpoint.c - Keras' ModelCheckpoint: when a file is written, how it is called, which
- * one is the best. How it is written stands in checkpoint.c; that happens in the writer's thread,
- * from a snapshot.
+/* cb_model_checkpoint.c - Keras' ModelCheckpoint: when a file is written, its name, and which one
+ * is the best. checkpoint.c writes it, in the writer's thread, from a snapshot.
  *
- * Source: keras/src/callbacks.py (2.15.0). There: auto is max where the monitor contains "acc" or
- * starts with "fmeasure", else min; an improvement is strict; what is counted (period, save_freq)
- * is counted from one attempt to the next. Differences: an unknown key or monitor is an error
- * before training; an epoch without a value that is needed (validation_freq) is skipped; a file
- * that cannot be written ends nothing: the next save tries again, and the best value is again that
- * of the best file. keep, verify and max_shard_size are not Keras'. */
+ * Source: keras/src/callbacks.py (2.15.0). There: auto is max if the monitor contains "acc" or
+ * starts with "fmeasure", else min; an improvement is strict; period and save_freq count from one
+ * attempt to the next. Differences: an unknown key or monitor is an error before training; an epoch
+ * without a needed value (validation_freq) is skipped; a file that cannot be written does not end
+ * the run: the next save tries again, and the best value is again that of the best file. Keras has
+ * no keep, verify and max_shard_size. */
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -20,12 +19,12 @@
 
 typedef pg__checkpoints checkpoint;
 
-/* A file on its way, and whose it is. */
+/* A file being written, and the callback that wants it. */
 typedef struct task {
     pg__checkpoint *file;
     checkpoint *self;
     pg__fit *f;
-    size_t epoch; /* that it is of */
+    size_t epoch; /* whose weights it holds */
 } task;
 
 static pg_status open_checkpoint(void *self, pg__fit *f, pg__settings *s, pg_err *err)
@@ -46,7 +45,7 @@ static void set_values(checkpoint *c, const pg__fit *f, const pg_logs *logs)
     }
 }
 
-/* The file that was being written when the state was kept: it is there, whole, or it is not. */
+/* The file that was being written when the state was saved either exists, complete, or does not. */
 static pg_status settle_pending(checkpoint *c, pg_err *err)
 {
     pg__str shards = {0};
@@ -70,7 +69,7 @@ done:
     return st;
 }
 
-/* Where no key is part of its name: whether it can be made is better known now. */
+/* If no key is part of the folder's name: a folder that cannot be made had better fail now. */
 static pg_status make_folder(const checkpoint *c, pg_err *err)
 {
     const char *slash = strrchr(c->pattern, '/');
@@ -96,7 +95,7 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     if (goes_on_nowhere(c, f) && !f->resumed)
         PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
                             "ModelCheckpoint: Keras 3 loads a full .h5 and predicts with it, but "
-                            "its fit() cannot go on from one; from .keras it can"));
+                            "its fit() cannot resume from one; from .keras it can"));
     if (f->resumed)
         PG_TRY(settle_pending(c, err));
     if (c->has_monitor)
@@ -118,15 +117,15 @@ static pg_status write_file(void *ctx, pg_err *err)
     return pg__checkpoint_write(((task *)ctx)->file, err);
 }
 
-/* What went wrong beside a file, once for each. */
-static pg_status tell_others(checkpoint *c, pg__fit *f, const pg__strs *told, pg_err *err)
+/* Reports failures that are not of the file itself, each once. */
+static pg_status report_others(checkpoint *c, pg__fit *f, const pg__strs *failures, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < told->n; i++) {
-        if (pg__strs_find(&c->told, told->v[i]) != (size_t)-1)
+    for (size_t i = 0; i < failures->n; i++) {
+        if (pg__strs_find(&c->told, failures->v[i]) != (size_t)-1)
             continue;
-        PG_TRY(pg__strs_add(&c->told, told->v[i], strlen(told->v[i]), err));
-        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "%s", told->v[i]));
+        PG_TRY(pg__strs_add(&c->told, failures->v[i], strlen(failures->v[i]), err));
+        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "%s", failures->v[i]));
     }
 done:
     return st;
@@ -142,18 +141,19 @@ static pg_status take_in(const task *k, pg_err *err)
         pg__kept_remove(&c->files, file->surplus.v[i]);
     if (file->folder_was_gone)
         PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, file->saved.path, err,
-                            "%s: its folder was gone and is made again", PG_SHOW(file->name)));
+                            "%s: its folder had disappeared and was recreated",
+                            PG_SHOW(file->name)));
     PG_TRY(pg__fit_tell(k->f, PG_EVENT_CHECKPOINT, file->saved.path, err, "%s",
                         file->is_best ? "the best so far" : ""));
     for (size_t i = 0; i < file->saved.notes.n; i++)
         PG_TRY(
             pg__fit_tell(k->f, PG_EVENT_NOTE, file->saved.path, err, "%s", file->saved.notes.v[i]));
-    PG_TRY(tell_others(c, k->f, &file->told, err));
+    PG_TRY(report_others(c, k->f, &file->told, err));
 done:
     return st;
 }
 
-static pg_status tell_failure(const task *k, const pg_err *why, pg_err *err)
+static pg_status report_failure(const task *k, const pg_err *why, pg_err *err)
 {
     checkpoint *c = k->self;
     const pg__kept *old = pg__kept_find(&c->files, k->file->name);
@@ -161,13 +161,13 @@ static pg_status tell_failure(const task *k, const pg_err *why, pg_err *err)
     pg_status st = PG_OK;
     c->best = c->best_before;
     PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, k->file->name, err, "not saved: %s%s", why->msg,
-                        stays ? "; the file from before stays" : ""));
+                        stays ? "; the previous file stays" : ""));
     PG_TRY(pg__kept_add(&c->files, k->file->name, stays, why->msg, old && old->is_best, err));
 done:
     return st;
 }
 
-/* The next epoch may have begun; what is told is of the file's own. */
+/* The next epoch may have begun; reports are about the file's own. */
 static pg_status file_done(void *ctx, pg_status result, const pg_err *why, pg_err *err)
 {
     const task *k = ctx;
@@ -176,7 +176,7 @@ static pg_status file_done(void *ctx, pg_status result, const pg_err *why, pg_er
     pg__mem_free(c->pending);
     c->pending = NULL;
     k->f->epoch = k->epoch;
-    const pg_status st = result == PG_OK ? take_in(k, err) : tell_failure(k, why, err);
+    const pg_status st = result == PG_OK ? take_in(k, err) : report_failure(k, why, err);
     k->f->epoch = now;
     return st;
 }
@@ -188,11 +188,11 @@ static void free_task(void *ctx)
     pg__mem_free(k);
 }
 
-/* The folder of links: all of the name's that no key is part of. */
+/* The length of the links' folder: the part of the name without keys. */
 static size_t linked_from(const checkpoint *c, const char *name)
 {
     size_t n = pg__pattern_fixed(c->pattern);
-    if (n >= strlen(name)) /* always the same name */
+    if (n >= strlen(name)) /* the name never changes */
         return PG_NONE;
     while (n > 0 && name[n - 1] != '/')
         n--;
@@ -270,8 +270,8 @@ done:
 
 /* ---- when ---- */
 
-static pg_status tell_verbose(const checkpoint *c, pg__fit *f, const char *name, double value,
-                              int is_best, pg_err *err)
+static pg_status print_progress(const checkpoint *c, pg__fit *f, const char *name, double value,
+                                int is_best, pg_err *err)
 {
     if (c->verbose == 0)
         return PG_OK;
@@ -286,18 +286,17 @@ static pg_status tell_verbose(const checkpoint *c, pg__fit *f, const char *name,
                         f->epoch + 1, c->monitor, c->best, value, PG_SHOW(name));
 }
 
-static pg_status tell_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_err *err)
+static pg_status warn_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_err *err)
 {
     if (c->told_of_skipping)
         return PG_OK;
     c->told_of_skipping = 1;
     return pg__fit_tell(f, PG_EVENT_WARNING, NULL, err,
-                        "nothing is saved after epochs without %s, which the name of the file "
-                        "holds",
+                        "nothing is saved after epochs without %s, which the file name contains",
                         absent);
 }
 
-/* With keep=1 the best one is the one: another would go as soon as it is there. */
+/* With keep=1 only the best one stays: any other would be removed at once. */
 static int would_go(const checkpoint *c, int is_best)
 {
     for (size_t i = 0; i < c->files.n; i++)
@@ -312,7 +311,7 @@ static pg_status attempt(checkpoint *c, pg__fit *f, const pg_logs *logs, pg_err 
     const char *absent = NULL;
     double value = 0;
     pg_status st = PG_OK;
-    if (c->pending) /* what it comes to decides about the next one */
+    if (c->pending) /* its outcome decides about the next one */
         PG_TRY(pg__writer_wait(f->writer, err));
     const int known = pg__logs_get(logs, c->monitor, &value);
     value = (double)(float)value; /* as Keras sees it */
@@ -322,10 +321,10 @@ static pg_status attempt(checkpoint *c, pg__fit *f, const pg_logs *logs, pg_err 
     set_values(c, f, logs);
     PG_TRY(pg__checkpoints_name(c, &name, &absent, err));
     if (absent) {
-        PG_TRY(tell_skipped(c, f, absent, err));
+        PG_TRY(warn_skipped(c, f, absent, err));
         goto done;
     }
-    PG_TRY(tell_verbose(c, f, name.s, value, is_best, err));
+    PG_TRY(print_progress(c, f, name.s, value, is_best, err));
     if ((c->best_only && !is_best) || would_go(c, is_best))
         goto done;
     PG_TRY(give_file(c, f, name.s, is_best, value, err));
@@ -355,7 +354,7 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
 
 /* ---- the end ---- */
 
-/* The reason without the name that stands before it. */
+/* The reason without the leading file name. */
 static const char *reason(const pg__kept *k)
 {
     const size_t n = strlen(k->name);

@@ -1,5 +1,5 @@
 /* cb_reduce_lr_on_plateau.c - Keras' ReduceLROnPlateau. Source: keras/src/callbacks.py (2.15.0).
- * The product is one of doubles, what is set a float32. */
+ * The product is computed in double and set as float32. */
 #include <math.h>
 #include <string.h>
 
@@ -35,12 +35,12 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_real(s, "min_delta", &p->min_delta, err));
     PG_TRY(pg__settings_count(s, "cooldown", &p->cooldown, err));
     PG_TRY(pg__settings_real(s, "min_lr", &p->min_lr, err));
-    PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always speaks */
+    PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always reports */
     if (!(p->factor < 1) || p->factor < 0)
-        PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: factor is %s; it lies between 0 and 1",
+        PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: factor is %s; it must lie between 0 and 1",
                 PG_REAL(p->factor));
     if (f->t->compiled.optimiser.schedule)
-        PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: the learning rate is counted by %s already",
+        PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: the learning rate is already set by %s",
                 pg__schedule_name(f->t->compiled.optimiser.schedule));
     p->best = p->monitor.up ? -INFINITY : INFINITY;
 done:

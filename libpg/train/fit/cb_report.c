@@ -1,9 +1,9 @@
 /* cb_report.c - the run as one page for a browser (class "Report", parameter filename): curves,
- * settings, checkpoints, warnings. Written anew after every epoch, whole or not at all, so that
- * whatever ends the run leaves the page of the last epoch. Where epochs are so short that writing
- * would take more than a fiftieth of the time, it is left out for some of them.
+ * settings, checkpoints, warnings. Rewritten atomically after every epoch, so that however the run
+ * ends, the page of the last epoch is there. If epochs are so short that writing would take more
+ * than a fiftieth of the time, some are skipped.
  *
- * What is remembered is a row per epoch: the logs and the seconds that it took. */
+ * It remembers a row per epoch: the logs and the seconds that the epoch took. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -15,21 +15,21 @@
 #include "train/fit/report_page.h"
 #include "train/step/step.h"
 
-#define SHARE 50 /* of the time, at most one part is writing */
+#define SHARE 50 /* at most 1 / SHARE of the time is spent writing */
 
 typedef struct report {
     char *path;
     pg__story story;
     size_t cap, cap_events; /* rows, events */
     double epoch_began, run_began;
-    double before, spent; /* seconds of the run that this one goes on, of its last epoch */
-    double written, cost; /* the last writing: when, how long */
-    int behind;           /* the file lacks something */
+    double before, spent; /* seconds of the resumed run, and of its last epoch */
+    double written, cost; /* time and duration of the last write */
+    int behind;           /* the file is out of date */
     int failed;
     pg_err why;
 } report;
 
-/* A file that is there is replaced only where it is such a page. */
+/* Replaces an existing file only if it is such a page. */
 static pg_status check_path(const char *path, pg_err *err)
 {
     static const char mark[] = "<meta name=generator content=\"pgfit ";
@@ -46,14 +46,14 @@ static pg_status check_path(const char *path, pg_err *err)
     }
     pg__io_close(io);
     if (st == PG_OK && !strstr(head, mark))
-        return pg_fail(err, PG_E_ARG, "Report: %s exists and is no report; choose another name",
+        return pg_fail(err, PG_E_ARG, "Report: %s exists and is not a report; choose another name",
                        PG_SHOW(path));
     if (st != PG_OK && err)
         *err = why;
     return st;
 }
 
-/* A folder that is missing is made when training begins. */
+/* A missing folder is created when training begins. */
 static pg_status check_place(const char *path, pg_err *err)
 {
     pg_err why = {0};
@@ -107,15 +107,15 @@ static pg_status write_page(report *r, const pg__fit *f, int sync, pg_err *err)
     return p.st;
 }
 
-/* A page that cannot be written ends no run; it is said once, and tried again. */
+/* A page that cannot be written does not end the run; it is reported once and tried again. */
 static pg_status give(report *r, pg__fit *f, int sync, pg_err *err)
 {
     const int again = r->failed;
     r->failed = write_page(r, f, sync, &r->why) != PG_OK;
     if (!r->failed || again)
         return PG_OK;
-    return pg__fit_tell(f, PG_EVENT_WARNING, r->path, err, "Report: %s; the next epoch tries again",
-                        r->why.msg);
+    return pg__fit_tell(f, PG_EVENT_WARNING, r->path, err,
+                        "Report: %s; will retry after the next epoch", r->why.msg);
 }
 
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
@@ -123,7 +123,7 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     report *r = self;
     pg_status st = PG_OK;
     PG_TRY(pg__folder_make_for(r->path, err));
-    r->epoch_began = pg__now() - r->spent; /* of one that was begun already */
+    r->epoch_began = pg__now() - r->spent; /* if the epoch had begun before */
     if (f->resumed && r->story.n_rows > 0)
         return PG_OK;
     r->story.first = f->first_epoch;
@@ -236,7 +236,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
     keep_events(r, a);
 }
 
-/* A run that an error or a signal ended leaves what is known. */
+/* A run that an error or a signal ended leaves a page of what is known. */
 static void close(void *self, pg__fit *f)
 {
     report *r = self;

@@ -1,11 +1,11 @@
-/* cb_swap_ema_weights.c - Keras 3's SwapEMAWeights: validation, and with swap_on_epoch all that
- * comes at the end of an epoch, sees the moving averages of the weights. Source:
+/* cb_swap_ema_weights.c - Keras 3's SwapEMAWeights: validation, and with swap_on_epoch everything
+ * at the end of an epoch, uses the moving averages of the weights. Source:
  * keras/src/callbacks/swap_ema_weights.py (3.6.0). Keras on TensorFlow swaps by adding and
  * subtracting, which rounds; here the training's own weights come back to the bit.
  *
- * While they are swapped the optimizer's slot holds the weights, in full checkpoints too. A run
- * that ends before its last epoch with swap_on_epoch ends with the weights, not the averages, as in
- * Keras: they are only told apart after the last one. */
+ * While they are swapped, the optimizer's slot holds the weights, in full checkpoints too. With
+ * swap_on_epoch, a run that ends before its last epoch ends with the weights, not the averages, as
+ * in Keras. */
 #include "base/real.h"
 #include "base/try.h"
 #include "train/fit/callback.h"
@@ -13,9 +13,9 @@
 
 typedef struct swapper {
     int on_epoch;
-    int has_begun, has_ended; /* what the trainer holds is this run's, and stays */
+    int has_begun, has_ended; /* the trainer's weights are this run's, and final */
     int is_swapped;           /* from here on: state */
-    int is_final;             /* weights are averages, and so is the slot */
+    int is_final;             /* weights and slot both hold the averages */
 } swapper;
 
 static pg_status refuse(const pg__optimiser *o, pg_err *err)
@@ -83,7 +83,7 @@ static pg_status test_end(void *self, pg__fit *f, pg_err *err)
     return swap(self, f, 0, err);
 }
 
-/* At the end of fit() weights become what the slot holds. */
+/* At the end of fit() weights are set to the slot. */
 static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *err)
 {
     swapper *w = self;
@@ -119,8 +119,8 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
     pg__archive_int(a, &w->is_final);
 }
 
-/* After an interruption the trainer holds the weights again; of divided slots, whose other ranks
- * may be gone, it does not. */
+/* After an interruption swaps the weights back; not with sharded slots, since the other ranks may
+ * be gone. */
 static void close(void *self, pg__fit *f)
 {
     const swapper *w = self;

@@ -6,14 +6,15 @@
  *                        epochs; the model's description as "keras"
  *   log_dir/validation   evaluation_NAME_vs_iterations at the optimizer's steps; epoch_NAME
  *
- * A schedule's rate is epoch_learning_rate, another one has the name that logs give it.
+ * The rate of a schedule is epoch_learning_rate, any other has its name in the logs.
  *
- * Source: keras/src/callbacks.py (2.15.0), what its files hold when they are read back.
+ * Source: keras/src/callbacks.py (2.15.0), and the content of its files as read back.
  * Differences: the learning rate is always there; batches are written whenever update_freq asks for
- * them (2.15 does so only where something makes it look at single batches); weights of one name in
- * nested models get tags of their own.
+ * them (2.15 does so only if something makes it handle single batches); weights with the same name
+ * in nested models get different tags.
  *
- * What cannot be written is kept and tried again, at the latest at the end of the next epoch. */
+ * Records that cannot be written are kept and tried again, at the latest at the end of the next
+ * epoch. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -25,14 +26,14 @@
 #include "train/fit/histogram.h"
 #include "train/step/step.h"
 
-#define MOST_PENDING ((size_t)16 << 20) /* bytes kept of what cannot be written */
-#define FLUSH_EVERY  1.0                /* seconds, at the least, between writes within an epoch */
+#define MOST_PENDING ((size_t)16 << 20) /* bytes kept if a file cannot be written */
+#define FLUSH_EVERY  1.0                /* minimal seconds between writes within an epoch */
 
 /* One event file. */
 typedef struct log {
     const char *folder; /* below log_dir */
     pg__append file;
-    int fails; /* the last write did */
+    int fails; /* the last write failed */
     int lost;  /* records were dropped: too much was pending */
     pg_err why;
 } log;
@@ -41,17 +42,17 @@ typedef struct board {
     char *log_dir;
     size_t histogram_freq, update_freq; /* 0: never; 0: epochs only */
     int write_graph, write_steps_per_second;
-    pg__str ignored; /* parameters that ask for what is not written */
+    pg__str ignored; /* parameters that ask for unsupported output */
     log train, validation;
     pg__strs tags;      /* of histograms, per weight; made when first needed */
-    uint64_t n_batches; /* since the training began */
+    uint64_t n_batches; /* since training began */
     uint64_t steps_before;
     double epoch_began, batch_began, flushed;
 } board;
 
 /* ---- parameters ---- */
 
-/* Says the value more than null, 0 or false? */
+/* Is the value other than null, 0 or false? */
 static int asks(const pg__json *v)
 {
     double n = 1;
@@ -63,7 +64,7 @@ static int asks(const pg__json *v)
     return n != 0;
 }
 
-/* What Keras can do besides; or what it does not look at any more. */
+/* Parameters for features that only Keras has, or that Keras itself ignores by now. */
 static pg_status read_others(board *b, pg__settings *s, pg_err *err)
 {
     static const char *const missing[] = {"write_images", "profile_batch", "embeddings_freq",
@@ -83,7 +84,7 @@ done:
     return st;
 }
 
-/* "batch" is every single one. */
+/* "batch" means every batch. */
 static pg_status read_update_freq(board *b, pg__settings *s, pg_err *err)
 {
     const char *word = pg__json_str(pg__json_get(s->of, "update_freq"));
@@ -125,7 +126,7 @@ static void close(void *self, pg__fit *f)
 {
     board *b = self;
     (void)f;
-    if (b->train.file.path) /* of a run that was interrupted: as much as can be */
+    if (b->train.file.path) /* of an interrupted run: as much as possible */
         (void)pg__append_flush(&b->train.file, NULL);
     if (b->validation.file.path)
         (void)pg__append_flush(&b->validation.file, NULL);
@@ -156,7 +157,7 @@ done:
     return st;
 }
 
-/* Writes what is pending. A file that somebody removed is begun anew: *renewed. */
+/* Writes pending records. A file that was removed is begun anew: *renewed. */
 static pg_status flush(board *b, log *l, int *renewed, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -176,7 +177,7 @@ static pg_status flush(board *b, log *l, int *renewed, pg_err *err)
     return st;
 }
 
-/* Flushes, and tells how it went. What cannot be written ends no run. */
+/* Flushes, and reports a failure, which does not end the run. */
 static pg_status give(board *b, log *l, pg__fit *f, pg_err *err)
 {
     int renewed;
@@ -186,21 +187,21 @@ static pg_status give(board *b, log *l, pg__fit *f, pg_err *err)
         l->file.pending.n = 0;
         l->lost = 1;
     }
-    if (l->fails && failed) /* told already */
+    if (l->fails && failed) /* reported already */
         return PG_OK;
     if (l->fails)
         return pg__fit_tell(f, PG_EVENT_WARNING, l->file.path, err,
-                            "TensorBoard: %s; the end of the next epoch tries again", l->why.msg);
+                            "TensorBoard: %s; will retry at the end of the next epoch", l->why.msg);
     if (renewed)
         return pg__fit_tell(f, PG_EVENT_WARNING, l->file.path, err,
-                            "TensorBoard: the event file was removed; a new one goes on");
+                            "TensorBoard: the event file was removed; continuing in a new one");
     return PG_OK;
 }
 
 /* ---- the graph ---- */
 
-/* The model as to_json() writes it, from the text that it was read from. Lists of layers become
- * what Keras writes since 2.2.3, which is what TensorBoard reads. */
+/* The model as to_json() writes it, from the text it was read from. Lists of layers take the form
+ * that Keras writes since 2.2.3, which TensorBoard reads. */
 static pg_status put_model(board *b, const pg_trainer *t, pg_err *err)
 {
     const pg__graph *g = t->net.graph;
@@ -231,7 +232,7 @@ done:
 
 /* ---- the run ---- */
 
-/* Is it a file of this log_dir? A resumed run may have got another one. */
+/* Is it a file of this log_dir? A resumed run may have another one. */
 static int is_here(const board *b, const log *l)
 {
     const size_t n = strlen(b->log_dir), k = strlen(l->folder);
@@ -240,7 +241,7 @@ static int is_here(const board *b, const log *l)
            strncmp(path + n + 1, l->folder, k) == 0 && path[n + 1 + k] == '/';
 }
 
-/* Goes on with the file of a run that was interrupted; where it is gone, with a new one. */
+/* Continues the file of an interrupted run or, if it is gone, a new one. */
 static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
 {
     pg_err why = {0};
@@ -252,8 +253,8 @@ static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
         if (st == PG_OK)
             return PG_OK;
         if (why.sys == ENOENT)
-            st = pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "TensorBoard: %s; a new file goes on",
-                              why.msg);
+            st = pg__fit_tell(f, PG_EVENT_WARNING, NULL, err,
+                              "TensorBoard: %s; continuing in a new file", why.msg);
         else if (err)
             *err = why;
     }
@@ -273,7 +274,7 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     board *b = self;
     pg_status st = PG_OK;
     if (b->ignored.n)
-        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "TensorBoard: not done here: %s",
+        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "TensorBoard: not supported: %s",
                             b->ignored.s));
     PG_TRY(resume(b, &b->train, f, err));
     PG_TRY(resume(b, &b->validation, f, err));
@@ -283,7 +284,7 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
         PG_TRY(create(b, &b->train, err));
     }
     b->flushed = pg__now();
-    begin_epoch(b, f); /* a resumed run may be within one */
+    begin_epoch(b, f); /* a resumed run may start within one */
 done:
     return st;
 }
@@ -295,7 +296,7 @@ static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)
     return PG_OK;
 }
 
-/* One number under before + name + behind. */
+/* Writes a number under the tag before + name + behind. */
 static pg_status put(log *l, const char *before, const char *name, const char *behind,
                      uint64_t step, double value, pg_err *err)
 {
@@ -332,7 +333,7 @@ done:
 
 /* ---- ends of epochs ---- */
 
-/* The name less "val_", or NULL: it is none of the validation's. */
+/* The name without "val_", or NULL if it has no such prefix. */
 static const char *of_validation(const char *name)
 {
     return strncmp(name, "val_", 4) == 0 ? name + 4 : NULL;
@@ -349,7 +350,7 @@ static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *er
     for (size_t i = 0; i < logs->n; i++) {
         const char *name = logs->names[i], *val = of_validation(name);
         if (f->t->compiled.optimiser.schedule && strcmp(name, f->rate_name) == 0)
-            name = "learning_rate"; /* whatever the logs call it */
+            name = "learning_rate"; /* whatever its name in the logs */
         PG_TRY(put(val ? &b->validation : &b->train, "epoch_", val ? val : name, "", f->epoch,
                    logs->values[i], err));
     }

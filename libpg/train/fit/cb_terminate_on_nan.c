@@ -1,5 +1,5 @@
-/* cb_terminate_on_nan.c - Keras' name for what pg_fit_opts.terminate_on_nan asks for; it looks at
- * each batch's own loss where Keras looks at the mean since the epoch began, which is the same. */
+/* cb_terminate_on_nan.c - Keras' name for pg_fit_opts.terminate_on_nan. It checks each batch's own
+ * loss, Keras the mean since the epoch began, which comes to the same. */
 #include "train/fit/callback.h"
 
 static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)

@@ -1,5 +1,5 @@
-/* chart.c - see chart.h. Everything is drawn into 520 x 212 units, which the page scales to the
- * width there is. Long runs are thinned: a line has no more points than a screen shows. */
+/* chart.c - see chart.h. A drawing has 520 x 212 units, which the page scales to the available
+ * width. Long runs are thinned: a line has no more points than a screen shows. */
 #include "train/fit/chart.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static int has(const pg__chart *c, size_t line, size_t i)
     return c->lines[line] && isfinite(at(c, line, i));
 }
 
-/* Numbers of very different size are told apart on a logarithmic scale only. */
+/* Chooses a logarithmic scale for numbers of very different size. */
 static scale scale_of(const pg__chart *c)
 {
     scale s = {INFINITY, -INFINITY, 0};
@@ -115,7 +115,7 @@ static void put_epochs_axis(pg_page *p, const pg__chart *c)
                          BOTTOM + 16, c->first + i + 1);
 }
 
-/* Epochs that one point stands for. */
+/* Epochs per point. */
 static size_t thinning(const pg__chart *c)
 {
     return (c->n + MOST - 1) / MOST;
@@ -139,7 +139,7 @@ static void put_hover(pg_page *p, const pg__chart *c)
     }
 }
 
-/* What is not there in an epoch (no validation) is bridged, what is no number leaves a gap. */
+/* Bridges epochs without a value (no validation); NaN leaves a gap. */
 static void put_line(pg_page *p, const pg__chart *c, const scale *s, size_t line)
 {
     const size_t each = thinning(c);

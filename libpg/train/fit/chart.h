@@ -1,5 +1,5 @@
-/* chart.h - numbers over the epochs as a drawing (SVG) in a page: lines, a scale that people read,
- * and what stands there where the mouse is. */
+/* chart.h - numbers over the epochs as a drawing (SVG) in a page: lines, round scale marks, and the
+ * values under the mouse. */
 #ifndef PG_TRAIN_FIT_CHART_H
 #define PG_TRAIN_FIT_CHART_H
 
@@ -12,12 +12,12 @@ typedef struct pg__chart {
     size_t first;                        /* epoch of the first number, from 0 */
     size_t n;                            /* numbers of each line */
     size_t stride;                       /* from one number to the next */
-    const double *lines[PG_CHART_LINES]; /* NULL: there is none; NaN: not in this epoch */
+    const double *lines[PG_CHART_LINES]; /* NULL: no line; NaN: no value in this epoch */
     const char *names[PG_CHART_LINES];
-    size_t marked; /* the best one, or PG_NONE */
+    size_t marked; /* index of the best one, or PG_NONE */
 } pg__chart;
 
-/* What the drawings need beside pg_page_begin()'s rules. */
+/* Style rules that drawings need besides those of pg_page_begin(). */
 extern const char pg__chart_style[];
 
 void pg__chart_put(pg_page *p, const pg__chart *c);

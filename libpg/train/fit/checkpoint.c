@@ -1,7 +1,6 @@
-/* checkpoint.c - one file of a ModelCheckpoint, written so that at every moment a whole one is
- * there: the file gets its name when it is proven (save.c), then the links move to it, and only
- * then others are removed. What fails beside the file itself is told, and is no reason to lose it.
- */
+/* checkpoint.c - writes a file of a ModelCheckpoint so that a complete one exists at every moment:
+ * the file gets its name once it is proven (save.c), then the links move to it, and only then old
+ * files are removed. Failures of links or removals are reported, but do not cost the file. */
 #include "train/fit/checkpoint.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ static int folder_is_gone(const pg__checkpoint *c)
     return gone;
 }
 
-/* Keras makes the folder when it saves, and so again where somebody removed it. */
+/* Keras makes the folder when it saves, so one that was removed is made again. */
 static pg_status make_folder(pg__checkpoint *c, pg_err *err)
 {
     pg__str folder = {0};
@@ -65,7 +64,7 @@ done:
 
 /* ---- links ---- */
 
-/* A name that is no link is somebody else's. */
+/* Only a link may be replaced: anything else is not ours. */
 static int is_free(const char *path)
 {
     struct stat sb;
@@ -79,7 +78,7 @@ static int leads_to(const char *path, const char *target)
     return n >= 0 && (size_t)n == strlen(target) && memcmp(now, target, (size_t)n) == 0;
 }
 
-/* Under another name first: there is no moment without a link. */
+/* Renames a new link over the old one, so that a link exists at every moment. */
 static pg_status move_link(const char *folder, const char *link, const char *target, pg_err *err)
 {
     pg__str path = {0}, fresh = {0};
@@ -87,7 +86,7 @@ static pg_status move_link(const char *folder, const char *link, const char *tar
     PG_TRY(pg__str_printf(&path, err, "%s%s", folder, link));
     PG_TRY(pg__str_printf(&fresh, err, "%s.%s.pg-new", folder, link));
     if (!is_free(path.s))
-        PG_FAIL(PG_E_ARG, "%s: is no link and left alone", PG_SHOW(path.s));
+        PG_FAIL(PG_E_ARG, "%s: is not a link, and left alone", PG_SHOW(path.s));
     if (leads_to(path.s, target))
         goto done;
     if ((unlink(fresh.s) && errno != ENOENT) || symlink(target, fresh.s) ||
@@ -101,7 +100,7 @@ done:
     return st;
 }
 
-static pg_status tell(pg__checkpoint *c, pg_status st, const pg_err *why, pg_err *err)
+static pg_status note_failure(pg__checkpoint *c, pg_status st, const pg_err *why, pg_err *err)
 {
     return st == PG_OK ? PG_OK : pg__strs_add(&c->told, why->msg, strlen(why->msg), err);
 }
@@ -115,9 +114,10 @@ static pg_status move_links(pg__checkpoint *c, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__str_add(&folder, c->name, c->n_linked, err));
     for (int i = 0; i < 1 + c->is_best; i++)
-        PG_TRY(tell(c, move_link(folder.s ? folder.s : "", links[i], target, &why), &why, err));
+        PG_TRY(note_failure(c, move_link(folder.s ? folder.s : "", links[i], target, &why), &why,
+                            err));
     if (c->remove.n > 0) /* a removed file must not outlive its link, nor a link its file */
-        PG_TRY(tell(c, pg__folder_sync(folder.s ? folder.s : "", &why), &why, err));
+        PG_TRY(note_failure(c, pg__folder_sync(folder.s ? folder.s : "", &why), &why, err));
 done:
     pg__str_fini(&folder);
     return st;
@@ -129,7 +129,7 @@ static pg_status remove_file(const char *path, pg_err *err)
 {
     struct stat sb;
     if (lstat(path, &sb) != 0)
-        return PG_OK; /* somebody was faster */
+        return PG_OK; /* it is gone already */
     if (S_ISDIR(sb.st_mode))
         return pg_shards_remove(path, err);
     return unlink(path) == 0 || errno == ENOENT
@@ -143,7 +143,7 @@ pg_status pg__checkpoint_write(pg__checkpoint *c, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(make_folder(c, err));
     st = pg__save(&c->saved, c->t, &c->order, err);
-    if (st == PG_E_IO && folder_is_gone(c)) { /* while it was written */
+    if (st == PG_E_IO && folder_is_gone(c)) { /* removed during writing */
         c->had_folder = 1;
         PG_TRY(make_folder(c, err));
         st = pg__save(&c->saved, c->t, &c->order, err);
@@ -152,7 +152,7 @@ pg_status pg__checkpoint_write(pg__checkpoint *c, pg_err *err)
     if (c->n_linked != PG_NONE)
         PG_TRY(move_links(c, err));
     for (size_t i = 0; i < c->remove.n; i++)
-        PG_TRY(tell(c, remove_file(c->remove.v[i], &why), &why, err));
+        PG_TRY(note_failure(c, remove_file(c->remove.v[i], &why), &why, err));
 done:
     return st;
 }

@@ -13,7 +13,7 @@ typedef struct pg__checkpoints {
     size_t verbose, every, period, keep; /* every: batches, 0: epochs */
     int best_only, weights_only, wants_max, verify;
     int is_guessed;  /* mode is auto */
-    int has_monitor; /* there is such a log, ever */
+    int has_monitor; /* such a log can exist */
     uint64_t max_shard_bytes;
     pg__pattern_key *keys; /* epoch, batch (with save_freq), logs */
     size_t n_keys;
@@ -21,18 +21,17 @@ typedef struct pg__checkpoints {
     double best;
     size_t n_epochs, n_batches; /* since the last attempt */
     pg__kept_list files;
-    char *pending; /* the file that is being written, or NULL */
+    char *pending; /* the file being written, or NULL */
     int pending_is_best;
-    double best_before;   /* it was */
-    int told_of_skipping; /* once is enough; so are complaints about links */
+    double best_before;   /* c->best before it */
+    int told_of_skipping; /* reported once; so are failures of links */
     pg__strs told;
 } pg__checkpoints;
 
-/* Parameters; monitor, name and place are checked. */
+/* Reads the parameters; checks monitor, name and place. */
 pg_status pg__checkpoints_open(pg__checkpoints *c, pg__fit *f, pg__settings *s, pg_err *err);
 
-/* The name of the next file by c->keys; *absent: the log that it would hold, and that there is not.
- */
+/* The name of the next file by c->keys; *absent: a log in the pattern that has no value. */
 pg_status pg__checkpoints_name(pg__checkpoints *c, pg__str *out, const char **absent, pg_err *err);
 
 #endif

@@ -1,6 +1,5 @@
-/* checkpoint_open.c - ModelCheckpoint's parameters, and what is wrong with them before hours of
- * training: unknown monitors and keys, a format that cannot hold the model, a folder that cannot be
- * written to. */
+/* checkpoint_open.c - ModelCheckpoint's parameters, checked before hours of training: unknown
+ * monitors and keys, a format that cannot hold the model, a folder that cannot be written to. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -76,7 +75,7 @@ done:
 
 /* ---- names ---- */
 
-/* Between the epochs only the running means of training are there. */
+/* Within an epoch there are only the running means of training. */
 static pg_status list_keys(pg__checkpoints *c, const pg__fit *f, pg_err *err)
 {
     c->keys = pg__mem_array(f->n_names + 2, sizeof *c->keys);
@@ -127,7 +126,7 @@ static int ends_with(const char *s, const char *suffix)
     return n >= k && strcasecmp(s + n - k, suffix) == 0;
 }
 
-/* The nearest folder that is there already must let one be made in it. */
+/* The nearest existing folder must be writable. */
 static pg_status check_place(pg__checkpoints *c, const pg__fit *f, char *path, pg_err *err)
 {
     pg__save_order order = {.force = 1, .full = !c->weights_only, .dry_run = 1};
@@ -147,7 +146,7 @@ static pg_status check_place(pg__checkpoints *c, const pg__fit *f, char *path, p
     PG_TRY(pg__str_printf(&sample, err, "%s%s%s", folder.n ? folder.s : "", folder.n ? "/" : "",
                           slash ? slash + 1 : path));
     order.path = sample.s;
-    order.max_shard_bytes = 0; /* what is a file's name can be a folder's */
+    order.max_shard_bytes = 0; /* a valid file name is a valid folder name */
     PG_TRY(pg__save(&saved, f->t, &order, err));
 done:
     pg__saved_fini(&saved);

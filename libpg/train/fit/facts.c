@@ -1,5 +1,4 @@
-/* facts.c - see facts.h. Devices, their number, and the last epoch are left out: they may change.
- */
+/* facts.c - see facts.h. Leaves out devices, their number, and the last epoch: they may change. */
 #include "train/fit/facts.h"
 
 #include <stdio.h>
@@ -15,7 +14,7 @@ static pg_status put(pg__str *out, const char *name, const char *value, size_t n
 {
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(out, err, "%s\t", name));
-    for (size_t i = 0; i < n; i++) /* one line */
+    for (size_t i = 0; i < n; i++) /* must stay one line */
         PG_TRY(pg__str_add(out, strchr("\t\n", value[i]) ? " " : value + i, 1, err));
     PG_TRY(pg__str_puts(out, "\n", err));
 done:
@@ -113,7 +112,7 @@ done:
 
 /* ---- callbacks ---- */
 
-/* Where something is written, how many stay, and what is printed. */
+/* File names, how many files stay, and what is printed. */
 static int may_differ(const char *key)
 {
     static const char *const keys[] = {"filepath",   "filename", "file", "log_dir",
@@ -207,7 +206,7 @@ static pg_status say(const char *name, size_t n_name, const line *now, const lin
                    then->value, a, now->value);
 }
 
-/* An optimizer is a class, or else one of its numbers. */
+/* Names the optimizer's class if it differs, else one of its numbers. */
 static pg_status optimizers_differ(const line *now, const line *then, pg_err *err)
 {
     const pg__json_span a = {(size_t)0, now->n_value}, b = {(size_t)0, then->n_value};

@@ -50,7 +50,7 @@ done:
 static pg_status end_batch(run *r, size_t batch, pg_err *err)
 {
     const size_t n = r->logs.n;
-    double *running = r->logs.values + n; /* the validation's place is free now */
+    double *running = r->logs.values + n; /* the room for validation is free now */
     const pg_logs own = {r->logs.shown, r->logs.values, n}, mean = {r->logs.shown, running, n};
     pg_status st = PG_OK;
     if (r->fit.n_calls == 0 && !(r->cb && r->cb->batch_end))
@@ -85,7 +85,7 @@ static pg_status check_loss(run *r, const pg__batch *batch, const pg__turn *turn
     return PG_OK;
 }
 
-/* With the state of the run saved, where it has a place. */
+/* Stops the run, after saving its state if it has a resume file. */
 static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
 {
     const char *file = r->fit.resume_file;
@@ -104,8 +104,8 @@ done:
     return st;
 }
 
-/* Rank 0 is through with what it writes of the others' optimizer state, if it did; they wait for
- * that. Where nothing is ever written nobody has to. */
+/* Rank 0 has finished reading the others' optimizer state, for which they wait; not if nothing is
+ * ever written. */
 static pg_status meet_writer(run *r, pg_status st, pg_err *err)
 {
     pg_err unheard = {0};
@@ -115,7 +115,7 @@ static pg_status meet_writer(run *r, pg_status st, pg_err *err)
     return st == PG_OK ? met : st;
 }
 
-/* Between two steps: what was written meanwhile, what is to be written now, whether to go on. */
+/* Between two steps: reports finished writes, saves if it is time, decides whether to go on. */
 static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -140,8 +140,8 @@ static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
     return writes ? meet_writer(r, st, err) : st;
 }
 
-/* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
-static pg_status tell_skipped(run *r, const pg__turn *turn, pg_err *err)
+/* With float16 the first loss scales are trials, so skipped steps are no cause for concern. */
+static pg_status report_skipped(run *r, const pg__turn *turn, pg_err *err)
 {
     const pg__loss_scale *s = &r->t->compiled.scale;
     if (!s->skipped || turn->validation)
@@ -166,7 +166,7 @@ static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn,
     if (!turn->validation)
         pg__spent_step(r->t, clock, batch->n_rows);
     PG_TRY(check_loss(r, batch, turn, err));
-    PG_TRY(tell_skipped(r, turn, err));
+    PG_TRY(report_skipped(r, turn, err));
     if (!turn->validation)
         PG_TRY(end_batch(r, turn->batch, err));
     if (turn->is_last)
@@ -182,7 +182,7 @@ static pg_status run_batches(run *r, pg_err *err)
     pg__turn turn = {.ends_epoch = 1};
     pg_status st = PG_OK;
     while (!(r->fit.stops && turn.ends_epoch)) {
-        double clock = pg__now(); /* what others do between the steps is not counted */
+        double clock = pg__now(); /* time spent by others between steps does not count */
         PG_TRY(pg__prefetch_next(r->ahead, &batch, &turn, err));
         if (!batch)
             break;
@@ -210,7 +210,7 @@ static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
     pg__archive_u64(a, &totals->n_batches);
 }
 
-/* The logs hold the training's results while validation goes on. */
+/* During validation the logs hold the results of training. */
 void pg__fit_keep(void *user, pg__archive *a)
 {
     run *r = user;
@@ -222,7 +222,7 @@ void pg__fit_keep(void *user, pg__archive *a)
         pg__archive_real(a, &r->logs.values[i]);
 }
 
-static pg_status tell_place(run *r, pg_err *err)
+static pg_status report_place(run *r, pg_err *err)
 {
     const size_t epoch = r->next.epoch + 1, batch = r->next.batch + 1;
     pg__str text = {0};
@@ -242,7 +242,7 @@ done:
     return st;
 }
 
-static pg_status go_on(run *r, pg_err *err)
+static pg_status resume_run(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
     int found = 0;
@@ -256,15 +256,14 @@ static pg_status go_on(run *r, pg_err *err)
     pg__batch_order_seek(r->course, &r->next);
     r->fit.resumed = 1;
     r->fit.first_epoch = r->fit.epoch = r->next.epoch;
-    PG_TRY(tell_place(r, err));
+    PG_TRY(report_place(r, err));
 done:
     return st;
 }
 
 /* ---- beginning and end ---- */
 
-/* Will rank 0 write something that the others have a part of? What it does alone they cannot know.
- */
+/* Rank 0 may be about to write state that is sharded over the others; they cannot know, so ask. */
 static pg_status ask_for_meetings(run *r, pg_err *err)
 {
     int writes = r->fit.resume_file != NULL;
@@ -279,8 +278,8 @@ done:
     return st;
 }
 
-/* Rank 0 writes the state. Where only an interruption would write it, runs may share a folder. A
- * file that has to be there is told missing by who looks for it. */
+/* Rank 0 writes the state. If only an interruption would write it, runs may share a folder. A
+ * missing required file is reported by the code that opens it. */
 static pg_status lock_state(run *r, pg_err *err)
 {
     const pg__fit *f = &r->fit;
@@ -290,9 +289,9 @@ static pg_status lock_state(run *r, pg_err *err)
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }
 
-/* A replica has batch size / replicas rows, rounded down, and the last one what is left; lanes that
- * do not follow replicas are dealt evenly. */
-static pg_status tell_of_idle(run *r, pg_err *err)
+/* A replica has batch size / replicas rows, rounded down, and the last one gets the rest; lanes
+ * that are not tied to replicas are divided evenly. */
+static pg_status note_idle(run *r, pg_err *err)
 {
     const pg_trainer *t = r->t;
     const size_t rows = t->loop.part_rows ? (size_t)t->loop.part_rows : r->batch_size;
@@ -305,17 +304,17 @@ static pg_status tell_of_idle(run *r, pg_err *err)
                         rows, r->what.n_devices);
 }
 
-/* The callbacks have seen a resumed epoch begin, the program has not. */
+/* In a resumed epoch, callbacks have seen epoch_begin already, the program has not. */
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t->ranks),
-                          err)); /* what others have is asked for */
+                          err)); /* sharded slots must be read between steps */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
-    PG_TRY(tell_of_idle(r, err));
+    PG_TRY(note_idle(r, err));
     PG_TRY(ask_for_meetings(r, err));
-    PG_TRY(go_on(r, err));
+    PG_TRY(resume_run(r, err));
     PG_TRY(pg__ranks_agree(r->t->ranks, pg__calls_train_begin(&r->fit, err), err));
     PG_TRY(pg__prefetch_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
                             r->batch_size, err));
@@ -325,7 +324,7 @@ done:
     return st;
 }
 
-/* What is to be written behind the last state: that is told to it then. */
+/* Names the file to be written after the last state, which records it. */
 static pg_status name_output(run *r, pg_err *err)
 {
     r->t->loop.state = pg__mem_strdup(r->fit.resume_file);
@@ -340,7 +339,7 @@ static void forget_output(pg_trainer *t)
     t->loop.state = t->loop.output = NULL;
 }
 
-/* The last state, of a run that is over; what was asked for and is missing. */
+/* Saves the last state of a finished run, or fails if a requested file is missing. */
 static pg_status end_resume(run *r, pg_err *err)
 {
     pg__fit *f = &r->fit;
@@ -389,7 +388,7 @@ done:
     return st;
 }
 
-/* What would stop the training at its first batch. */
+/* Finds errors that would stop training at its first batch. */
 static pg_status try_first_rows(const run *r, const pg__feed *f, pg_err *err)
 {
     pg__batch b = {.n_rows = 0};
@@ -446,10 +445,10 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(end_training(&r, began, err));
 done:
     st = pg__told(t, st, err);
-    if (!r.has_ended) /* else only a file of rank 0 is missing: what was trained is there */
+    if (!r.has_ended) /* else only a file of rank 0 is missing: training succeeded */
         st = pg__ranks_told(t->ranks, st, err);
     if (st != PG_OK && r.fit.writer)
-        (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
+        (void)pg__writer_wait(r.fit.writer, NULL); /* reports the files being written */
     pg__fit_close(&r);
     return st;
 }

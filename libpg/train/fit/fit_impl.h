@@ -12,33 +12,34 @@ typedef struct pg__fit_run {
     pg_data *data;
     const pg_fit_opts *opts;
     const pg_callback *cb;
-    pg__fit fit; /* the same, as callbacks see it */
+    pg__fit fit; /* the same run as callbacks see it */
     pg_run what;
     pg__feed train, val;
     int has_val, holds;
-    int meets_writer; /* other ranks wait where rank 0 may write what they have a part of */
-    int has_ended;    /* all was trained */
+    int meets_writer; /* other ranks wait wherever rank 0 may write state that is sharded over them
+                       */
+    int has_ended;    /* training is complete */
     size_t batch_size;
     pg__batch_order *course;
-    pg__point next; /* turn: behind what is done */
+    pg__point next; /* turn: the next one to run */
     pg__prefetch *ahead;
     pg__totals own, pass;
     pg_forecast forecast;
     pg__logs logs;
     pg__resume resume;
-    pg__resume_lock lock; /* of its file */
-    pg__dims *shapes;  /* of the inputs, before the run */
-    size_t n_finished; /* epochs */
+    pg__resume_lock lock; /* of its resume file */
+    pg__dims *shapes;     /* of the inputs, before the run */
+    size_t n_finished;    /* epochs */
 } pg__fit_run;
 
-/* Whatever can be wrong before the first batch; r has its first four members. */
+/* Checks and prepares everything before the first batch; r has its first four members. */
 pg_status pg__fit_open(pg__fit_run *r, pg_err *err);
 void pg__fit_close(pg__fit_run *r);
 
-/* Is its state written while it goes on, and not only when it is interrupted? */
+/* Is its state written regularly, and not only on interruption? */
 int pg__fit_keeps(const pg__fit_run *r);
 
-/* What a resumed run gets back of it. */
+/* Writes or reads the state that a resumed run restores. */
 void pg__fit_keep(void *run, pg__archive *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* fit_open.c - everything of a run that is found out before its first batch. */
+/* fit_open.c - everything that a run checks and prepares before its first batch. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -65,7 +65,7 @@ static pg_status plan_course(run *r, pg_err *err)
     return pg__batch_order_new(&r->course, &opts, err);
 }
 
-/* A batch is not larger than the data, but where its size is fixed. */
+/* A batch is at most as large as the data, unless its size is fixed. */
 static pg_status size_batches(run *r, pg_err *err)
 {
     const pg_fit_opts *o = r->opts;
@@ -126,7 +126,7 @@ static void describe(run *r)
     r->what.n_val = r->val.n_rows;
 }
 
-/* A callback may want to evaluate: not with what the next batch comes from. */
+/* Keeps callbacks from evaluating with the data that the next batch comes from. */
 static void hold_data(run *r, int holds)
 {
     pg__data_hold(r->data, holds);
@@ -141,7 +141,8 @@ int pg__fit_keeps(const run *r)
     return f->resume_file && (f->resume_every > 0 || f->n_copied > 0);
 }
 
-/* Bytes of what files are written from. An interruption alone copies only when all else is over. */
+/* Bytes of the snapshots that files are written from. Saving on interruption alone copies only once
+ * everything else is freed. */
 static uint64_t copied(const run *r)
 {
     const pg__fit *f = &r->fit;
@@ -149,14 +150,14 @@ static uint64_t copied(const run *r)
     return (whole > f->n_copied ? whole : f->n_copied) + f->n_held;
 }
 
-/* Those for whole batches, and for what is left at the end. */
+/* For whole batches, and for the remainder at the end. */
 static size_t n_programs(const run *r)
 {
     const size_t n = r->train.n_rows % r->batch_size ? 2 : 1;
     return r->has_val ? n + (r->val.n_rows % r->batch_size ? 2 : 1) : n;
 }
 
-/* Finds the data and everything that is as large as a batch. */
+/* Opens the data and allocates everything whose size depends on the batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
     const pg__program *p = NULL;
@@ -194,7 +195,7 @@ void pg__fit_close(run *r)
     pg__prefetch_free(r->ahead);
     if (r->holds)
         hold_data(r, 0);
-    pg__writer_free(r->fit.writer); /* its jobs look at the callbacks */
+    pg__writer_free(r->fit.writer); /* its jobs use the callbacks */
     pg__calls_close(&r->fit);
     pg__snapshot_drop(r->fit.snapshot);
     pg__snapshot_forget(r->t);
@@ -211,7 +212,6 @@ void pg__fit_close(run *r)
     pg__shapes_end(r->t, &r->shapes);
 }
 
-/* Whatever can be wrong before the first batch. */
 pg_status pg__fit_open(run *r, pg_err *err)
 {
     pg_trainer *t = r->t;
@@ -224,11 +224,11 @@ pg_status pg__fit_open(run *r, pg_err *err)
         return PG_E_ARG;
     }
     if (r->opts->validation && r->opts->validation_split != 0)
-        return pg_fail(err, PG_E_ARG,
-                       "validation data are given and a share of the training's too");
+        return pg_fail(err, PG_E_ARG, "both validation data and a validation split are given");
     if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
-        return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
-                       r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
+        return pg_fail(err, PG_E_ARG,
+                       "the initial epoch %zu is not below the number of epochs, %zu",
+                       r->opts->initial_epoch, r->opts->epochs ? r->opts->epochs : 1);
     if (pg__spectral_check(&t->net, err) != PG_OK)
         return PG_E_UNSUPPORTED;
     t->loop.seed = r->opts->seed;

@@ -1,11 +1,12 @@
-/* histogram.c - values on the device counted in 30 buckets of one width between the least and the
+/* histogram.c - counts values on the device in 30 buckets of equal width between the least and the
  * greatest.
  *
- * Source: _buckets() of tensorboard/plugins/histogram/summary_v2.py (2.15.2): in double, the last
- * bucket holds the greatest value, and where all values are one, they count in the last bucket.
+ * Source: _buckets() of tensorboard/plugins/histogram/summary_v2.py (2.15.2): in double; the last
+ * bucket includes the greatest value; if all values are equal, they count in the last bucket.
  *
  * Tags: on_epoch_end() of keras/src/callbacks.py (2.15.0), the weight's name with '_' for ':'.
- * There, weights of one name in nested models share a tag, of which TensorBoard shows one only. */
+ * There, weights with the same name in nested models share a tag, and TensorBoard shows only one.
+ */
 #include "train/fit/histogram.h"
 
 #include <math.h>
@@ -15,13 +16,14 @@
 #include "base/try.h"
 #include "train/step/step.h"
 
-#define PIECE 2048 /* elements looked at at a time */
+#define PIECE 2048 /* elements read at a time */
 #define LAST  (PG_EVENT_BUCKETS - 1)
 #define LANES 8
-#define WAYS \
-    4 /* tables that are counted in by turns: increments of one place wait for each other */
+#define WAYS                                                                                   \
+    4 /* tables used in turn, because successive increments of one counter would wait for each \
+         other */
 
-/* What is found in two turns over the values. */
+/* The results of two passes over the values. */
 typedef struct spread {
     double least, greatest, width;
     uint64_t n;
@@ -30,8 +32,7 @@ typedef struct spread {
 
 typedef void look(spread *s, const double *v, size_t n);
 
-/* By lanes of its own: not every compiler reorders the comparisons of a reduction to min and max.
- */
+/* With lanes of its own: not every compiler vectorises a reduction to min and max. */
 static void find_ends(spread *s, const double *v, size_t n)
 {
     double least[LANES], greatest[LANES];
@@ -63,7 +64,7 @@ static void count(spread *s, const double *v, size_t n)
     int bucket[PIECE];
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        const double at = (v[i] - least) / width; /* from 0 on: cutting is floor() */
+        const double at = (v[i] - least) / width; /* never negative: truncation is floor() */
         bucket[i] = (int)(at < LAST ? at : LAST);
     }
     for (size_t i = 0; i < n; i++)
@@ -73,10 +74,10 @@ static void count(spread *s, const double *v, size_t n)
             s->counts[i] += tables[w][i];
 }
 
-/* Moves what is finite to the front, and counts it. */
+/* Moves finite values to the front, and counts them. */
 static size_t keep_finite(double *v, size_t n)
 {
-    double zero = 0; /* nothing else times 0 is anything else */
+    double zero = 0; /* only for non-finite values v * 0 is not 0 */
     size_t kept = 0;
 #pragma omp simd reduction(+ : zero)
     for (size_t i = 0; i < n; i++)
@@ -136,10 +137,10 @@ done:
 
 /* ---- tags ---- */
 
-/* How much is needed to tell a weight from others. */
+/* What makes a weight's tag unique. */
 enum { BY_NAME, BY_MODEL, BY_NUMBER };
 
-/* What stands between a recurrent layer and its weights, "lstm_cell/", or "". */
+/* The name between a recurrent layer and its weights, "lstm_cell/", or "". */
 static const char *cell_of(const pg__layer *l)
 {
     static const char *const classes[] = {"LSTM", "GRU", "SimpleRNN"};
@@ -152,7 +153,7 @@ static const char *cell_of(const pg__layer *l)
     return "";
 }
 
-/* Keras' name for weight i: as in a file that Keras 2 wrote, or as Keras makes it. */
+/* Keras' name for weight i: the one in a file of Keras 2, or else the one that Keras would make. */
 static pg_status put_name(pg__str *to, const pg_trainer *t, size_t i, pg_err *err)
 {
     const size_t param = t->vars.order[i];
@@ -165,7 +166,7 @@ static pg_status put_name(pg__str *to, const pg_trainer *t, size_t i, pg_err *er
                           t->net.rules->keras3 ? "" : ":0");
 }
 
-/* That name with '_' for ':', behind the model that it is nested in where it is not alone. */
+/* That name with '_' for ':', prefixed with its nested model if the name alone is not unique. */
 static pg_status put_tag(pg__strs *to, const pg_trainer *t, size_t i, int how, pg_err *err)
 {
     const char *model = t->net.built_params.params[t->vars.order[i]].leaf->parent;

@@ -1,4 +1,4 @@
-/* kept.c - the list of files that a ModelCheckpoint has written, or should have. */
+/* kept.c - the list of files that a ModelCheckpoint has written, or failed to write. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* memory_estimate.c - how much memory a run will need: what its plan says (arenas of lanes, scratch
- * of workers, gradients, slots, batches), on top of what the process holds already. */
+/* memory_estimate.c - how much memory a run will need: by its plan (arenas of lanes, scratch of
+ * workers, gradients, slots, batches), plus the memory that the process holds already. */
 #include "train/fit/memory_estimate.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
  * measured, 7 to 9 MB for all models tried. */
 #define RUNNING_BYTES 8000000u
 
-/* Resident bytes of this process, 0 where the system does not tell. */
+/* Resident bytes of this process, 0 if unknown. */
 static uint64_t resident(void)
 {
     unsigned long long all = 0, pages = 0;
@@ -39,8 +39,7 @@ static uint64_t flat_bytes(const pg_trainer *t)
 static uint64_t partials_of(const pg_trainer *t, size_t n_lanes)
 {
     uint64_t n = 1;
-    if (t->loop.part_rows >
-        0) /* each lane's parts are summed until the last, beside the one in hand */
+    if (t->loop.part_rows > 0) /* the sum of a lane's earlier parts, beside the current one */
         return n_lanes > 0 ? n_lanes + 1 : 0;
     for (size_t k = n_lanes; t->pool.cut.n_lanes && k > 1; k /= 2)
         n++;
@@ -65,7 +64,7 @@ typedef struct needs {
     uint64_t *arenas;  /* per lane where lanes meet, else per worker */
     uint64_t *scratch; /* per worker */
     size_t *n_lanes;   /* per worker */
-    uint64_t shared;   /* what kernels make of the weights, on each device */
+    uint64_t shared;   /* what kernels prepare from the weights, on each device */
 } needs;
 
 static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, needs *n,
@@ -118,8 +117,8 @@ static uint64_t shared_bytes(const pg_trainer *t)
     return n;
 }
 
-/* What the trainer has already: weights, slots and what kernels share from the beginning, and the
- * memory of steps that it made before. */
+/* Memory that the trainer holds already: weights, slots and prepared kernels from the start, and
+ * the memory of earlier steps. */
 static uint64_t filled_bytes(const pg_forecast *f, pg_trainer *t)
 {
     uint64_t n = f->weights + f->optimizer + shared_bytes(t) + pg__sums_held(t);
@@ -133,7 +132,7 @@ static uint64_t filled_bytes(const pg_forecast *f, pg_trainer *t)
     return n;
 }
 
-/* GPUs have copies of the variables, and of a sum of gradients what comes from another. */
+/* GPUs have copies of the variables, and buffers for sums of gradients from other GPUs. */
 static void add_copies(pg_forecast *out, const pg_trainer *t)
 {
     if (t->devs.n_devices < 2)
@@ -166,7 +165,7 @@ static void add_up(pg_forecast *out, pg_trainer *t, const needs *n, size_t n_pro
                  out->workspace + out->data;
 }
 
-/* What grows with the batch is what is free for it, evenly over its rows. */
+/* Assumes that the memory that depends on the batch is proportional to its rows. */
 static size_t largest(const pg_forecast *f, pg_trainer *t)
 {
     const uint64_t growing = f->activations + f->data,
@@ -203,7 +202,7 @@ static pg_status forecast(pg_forecast *out, pg_trainer *t, size_t batch_size,
     f.data *= beside->n_buffers;
     add_up(&f, t, &n, beside->n_programs);
     const uint64_t now = resident(), filled = filled_bytes(&f, t);
-    if (t->devs.backend->host_memory) /* what the process holds is no device's */
+    if (t->devs.backend->host_memory) /* process memory is not device memory */
         f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
     f.total += f.process;
     f.largest_batch = largest(&f, t);
@@ -215,9 +214,9 @@ done:
     return st;
 }
 
-/* Memory does not grow evenly with the batch: engines of libraries work in more or less. So the
- * largest batch is tried, without running it, as long as that changes much. A fiftieth is left for
- * what libraries take when they first work, and for holes. */
+/* Memory is not proportional to the batch: the workspaces of libraries vary. So the largest batch
+ * is planned, without running it, and corrected while that changes much. A fiftieth is left for
+ * memory that libraries take at first use, and for fragmentation. */
 static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
 {
     const uint64_t room = f->available - f->available / 50 + filled_bytes(f, t);
@@ -267,7 +266,7 @@ pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err 
 {
     if (t->devs.is_split)
         return pg__memory_estimate_fits(f, 0) ? PG_OK : pg__memory_estimate_refuse(f, err);
-    const uint64_t has = f->process + filled_bytes(f, t); /* of a rank without rows it is all */
+    const uint64_t has = f->process + filled_bytes(f, t); /* everything, for a rank without rows */
     const uint64_t more = f->total > has ? f->total - has : 0;
     char layer[300], batch[80];
     if (more <= f->available)

@@ -1,12 +1,11 @@
-/* memory_estimate_model_parallel.c - see memory_estimate_model_parallel.h. Devices are counted by
- * GPU: two of one share its room.
- */
+/* memory_estimate_model_parallel.c - see memory_estimate_model_parallel.h. Counts by GPU: two
+ * devices on one share its memory. */
 #include "train/fit/memory_estimate_model_parallel.h"
 
 #include "base/try.h"
 #include "train/step/step.h"
 
-/* The GPU that device d is, among those of f; a new one. */
+/* The entry of device d's GPU in f, added if it is new. */
 static pg_device_forecast *part_of(pg_forecast *f, const pg_trainer *t, size_t d)
 {
     for (size_t k = 0; k < d; k++)
@@ -43,7 +42,7 @@ static size_t n_slots(const pg_trainer *t)
     return n;
 }
 
-/* What device d has already may be used by what it will have. */
+/* Memory that device d holds already will be reused. */
 static void add_filled(pg_forecast *f, const pg_trainer *t)
 {
     for (size_t d = 0; d < t->devs.n_devices; d++) {
@@ -62,7 +61,7 @@ typedef struct needs {
     uint64_t arena, scratch, shared;
 } needs;
 
-/* Of the lanes' programs, which run one after the other. */
+/* The maximum over the lanes' programs, which run one after the other. */
 static pg_status plan(needs *n, pg_trainer *t, uint64_t n_rows, size_t device, pg_err *err)
 {
     const pg__program *last = NULL;

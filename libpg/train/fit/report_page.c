@@ -1,5 +1,4 @@
-/* report_page.c - the page of a run: what came out of it, the curves, what happened, the settings,
- * and all numbers. */
+/* report_page.c - the page of a run: results, curves, events, settings, and all numbers. */
 #include "train/fit/report_page.h"
 
 #include <math.h>
@@ -12,7 +11,11 @@
 #include "train/rules/rules.h"
 #include "train/step/step.h"
 
-enum { MOST_EVENTS = 200, MOST_ROWS = 500, OPEN_EVENTS = 20 }; /* shown, the last ones; unfolded */
+enum {
+    MOST_EVENTS = 200,
+    MOST_ROWS = 500,
+    OPEN_EVENTS = 20
+}; /* the last ones are shown; OPEN_EVENTS are unfolded */
 
 static const char page_style[] =
     ".f{background:var(--bx);border-radius:6px;padding:.6rem .9rem;margin:1rem 0}\n"
@@ -56,7 +59,7 @@ static double last_number(const pg__story *s, size_t column)
     return NAN;
 }
 
-/* The row with the lowest loss, of validation where there is one. */
+/* The row with the lowest loss; validation loss if there is one. */
 static size_t best_row(const pg__story *s, size_t column)
 {
     size_t best = PG_NONE;
@@ -137,7 +140,7 @@ static const pg__story_event *last_event(const pg__story *s, pg_event_kind kind)
     return NULL;
 }
 
-/* The best one, which comes with a word, else the last one. */
+/* The best one, which has a text, else the last one. */
 static void put_checkpoint(pg_page *p, const pg__story *s)
 {
     const pg__story_event *e = last_event(s, PG_EVENT_CHECKPOINT);
@@ -176,7 +179,7 @@ static void put_head(pg_page *p, const pg__story *s)
     char style[4096];
     (void)snprintf(style, sizeof style, "%s%s", page_style, pg__chart_style);
     pg_page_begin(p, name && *name ? name : "training", "pgfit", style);
-    if (s->state == PG__STORY_RUNS) /* looks for news */
+    if (s->state == PG__STORY_RUNS) /* reloads the page */
         pg_page_put(p, "<meta http-equiv=refresh content=30>\n");
     pg_page_putf(p, "<p class=m>training run \xC2\xB7 <b class=%s>%s</b> \xC2\xB7 libpg %s</p>\n",
                  s->state == PG__STORY_BROKEN ? "w" : "g", state_word(s), pg_version());
@@ -190,7 +193,7 @@ static void put_curves(pg_page *p, const pg__story *s)
     if (s->n_rows == 0)
         return;
     pg_page_put(p, "<div class=c>\n");
-    for (size_t i = 0; i + 1 < f->n_names; i++) { /* the rate is the last one */
+    for (size_t i = 0; i + 1 < f->n_names; i++) { /* the learning rate is last */
         const size_t twin = twin_of(s, i);
         if (strncmp(f->names[i], "val_", 4) == 0)
             continue;
@@ -284,7 +287,7 @@ static void put_lines(pg_page *p, const char *text)
     }
 }
 
-/* Each with the output that it is of, where there are several. */
+/* Each with its output, if there are several. */
 static void put_losses(pg_page *p, const pg_trainer *t)
 {
     words w;

@@ -1,4 +1,4 @@
-/* report_page.h - what a run was like, as a page. */
+/* report_page.h - the report of a run as a page. */
 #ifndef PG_TRAIN_FIT_REPORT_PAGE_H
 #define PG_TRAIN_FIT_REPORT_PAGE_H
 
@@ -8,7 +8,7 @@
 typedef enum pg__story_state {
     PG__STORY_RUNS,
     PG__STORY_DONE,
-    PG__STORY_STOPPED, /* before the last epoch, as a callback wanted */
+    PG__STORY_STOPPED, /* before the last epoch, by a callback */
     PG__STORY_BROKEN
 } pg__story_state;
 
@@ -24,7 +24,7 @@ typedef struct pg__story {
     size_t first;             /* epoch of the first row, from 0 */
     size_t n_rows, n_columns; /* a row: fit's logs, then seconds */
     double *rows;
-    double seconds; /* of all */
+    double seconds; /* of the whole run */
     pg__story_event *events;
     size_t n_events;
 } pg__story;

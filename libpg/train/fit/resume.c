@@ -1,11 +1,10 @@
-/* resume.c - what a run depends on, kept and given back; see resume.h, and resume_file.h for the
- * file.
+/* resume.c - saves and restores the state of a run; see resume.h, and resume_file.h for the file.
  *
- *   settings   the program's own text: what it was asked for
+ *   settings   the program's own text: its options
  *   facts      what must be the same
- *   state      where the run is, the optimizer's counters, averages, callbacks
+ *   state      the position of the run, the optimizer's counters, averages, callbacks
  *   weights    all parameters as they lie on the device; slot0, ... the optimizer's state
- *   rows       what stateful layers keep */
+ *   rows       the states of stateful layers */
 #include "train/fit/resume.h"
 
 #include <string.h>
@@ -86,8 +85,8 @@ static void keep_all(pg__resume *r, pg__archive *a)
 typedef struct saving {
     pg__resume *of;
     char *path;
-    char *moved; /* what an earlier run left, or NULL */
-    int over;    /* the run is */
+    char *moved; /* where an earlier run's file was moved, or NULL */
+    int over;    /* the run is over */
     pg__str state, facts, settings, rows;
     pg__snapshot *snapshot;
 } saving;
@@ -105,7 +104,7 @@ static void free_saving(void *ctx)
     pg__mem_free(s);
 }
 
-/* A slot as it is in the snapshot. */
+/* A slot of the snapshot. */
 typedef struct saved_slot {
     const pg__snapshot *from;
     size_t slot;
@@ -148,8 +147,8 @@ done:
     return st;
 }
 
-/* A failure is told once, until it works again. */
-static pg_status tell_saved(void *ctx, pg_status result, const pg_err *why, pg_err *err)
+/* Reports a failure once, until saving works again. */
+static pg_status report_saved(void *ctx, pg_status result, const pg_err *why, pg_err *err)
 {
     saving *s = ctx;
     pg__resume *r = s->of;
@@ -192,7 +191,7 @@ done:
 pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err)
 {
     static const pg__write_job job = {
-        .work = write_saving, .done = tell_saved, .free = free_saving};
+        .work = write_saving, .done = report_saved, .free = free_saving};
     pg__archive a = {.writes = 1};
     pg__write_job given = job;
     pg_status st = PG_OK;
@@ -272,7 +271,7 @@ done:
     return st;
 }
 
-/* Everything that restoring needs is there, in the sizes of this model. */
+/* Checks that everything to restore is there, in the sizes of this model. */
 static pg_status check_sizes(const pg_trainer *t, const pg__resume_file *file, pg_err *err)
 {
     static const char *const names[] = {"weights", "slot0", "slot1", "slot2", "slot3"};
@@ -280,7 +279,7 @@ static pg_status check_sizes(const pg_trainer *t, const pg__resume_file *file, p
     for (size_t i = 0; i < 1 + PG_MAX_SLOTS; i++) {
         const int wanted = i == 0 || t->vars.slots[i - 1].mem != NULL;
         if (pg__resume_file_bytes(file, names[i]) != (wanted ? n : 0))
-            return pg_fail(err, PG_E_MISMATCH, "%s are of another model or optimizer", names[i]);
+            return pg_fail(err, PG_E_MISMATCH, "%s belong to another model or optimizer", names[i]);
     }
     return PG_OK;
 }
@@ -295,8 +294,7 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     keep_all(r, &a);
     pg__loss_scale_resumed(&t->compiled);
     if (a.st != PG_OK)
-        PG_FAIL(a.st,
-                a.st == PG_E_NOMEM ? "out of memory" : "its state is that of another version");
+        PG_FAIL(a.st, a.st == PG_E_NOMEM ? "out of memory" : "its state is from another version");
     PG_TRY(restore_flat(t, file, "weights", &t->vars.params, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         if (t->vars.slots[k].mem)
@@ -305,7 +303,7 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     t->vars.version++;
 done:
     if (st != PG_OK)
-        pg__states_free(t); /* their number of rows may be told already */
+        pg__states_free(t); /* the number of rows may have been set already */
     return st;
 }
 
@@ -341,14 +339,14 @@ static pg_status load_one(pg__resume *r, const char *path, pg_err *err)
     return st;
 }
 
-/* Other options are no damage: the file before would have been made with the same. */
+/* Different options are not damage: the previous file would have the same. */
 static int is_damage(pg_status st)
 {
     return st == PG_E_FORMAT || st == PG_E_IO || st == PG_E_UNSUPPORTED;
 }
 
-/* Deterministic runs are so on processors that compute alike. */
-static pg_status tell_kind(const pg__resume *r, pg_err *err)
+/* Deterministic runs give equal bits only on processors that compute alike. */
+static pg_status note_kind(const pg__resume *r, pg_err *err)
 {
     const pg_trainer *t = r->fit->t;
     const char *now = t->devs.backend->kind(t->devs.dev);
@@ -356,7 +354,7 @@ static pg_status tell_kind(const pg__resume *r, pg_err *err)
         return PG_OK;
     return pg__fit_tell(r->fit, PG_EVENT_NOTE, NULL, err,
                         "computed with %s so far, with %s from here on: the last bits differ from "
-                        "those of a run in one piece",
+                        "those of an uninterrupted run",
                         PG_SHOW(r->kind), now);
 }
 
@@ -372,14 +370,15 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
     if (!has && !has_older) {
         if (r->fit->resume == 2)
             goto done;
-        PG_FAIL(PG_E_IO, "%s: there is no run to go on with", PG_SHOW(path));
+        PG_FAIL(PG_E_IO, "%s: there is no run to resume", PG_SHOW(path));
     }
     st = load_one(r, path, &first);
     if (is_damage(st) && has_older) {
         st = load_one(r, older.s, &second);
         if (st == PG_OK)
-            st = pg__fit_tell(r->fit, PG_EVENT_WARNING, older.s, err,
-                              "%s; going on from the one before, %s", first.msg, PG_SHOW(older.s));
+            st =
+                pg__fit_tell(r->fit, PG_EVENT_WARNING, older.s, err,
+                             "%s; resuming from the previous one, %s", first.msg, PG_SHOW(older.s));
     }
     *found = r->is_own = st == PG_OK;
     if (st != PG_OK && err)
@@ -387,7 +386,7 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
     if (is_damage(st))
         pg_err_do(err, PG_DO_START_AFRESH, NULL);
     if (st == PG_OK)
-        PG_TRY(tell_kind(r, err));
+        PG_TRY(note_kind(r, err));
 done:
     pg__str_fini(&older);
     return st;

@@ -1,4 +1,4 @@
-/* resume_lock.c - flock() on a file beside, since the state itself is replaced by renaming. */
+/* resume_lock.c - flock() on a separate file, since the state itself is replaced by renaming. */
 #include "train/fit/resume_lock.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/try.h"
 #include "io/folder.h"
 
-/* "process 17 on host a": whoever waits for it wants to know. */
+/* Names the holder, "process 17 on host a". */
 static pg_status is_taken(int fd, const char *resume_file, pg_err *err)
 {
     char who[160] = "";
@@ -29,11 +29,11 @@ static void sign(int fd)
     char host[65] = "", who[160];
     (void)gethostname(host, sizeof host - 1);
     const int n = snprintf(who, sizeof who, "process %ld on %s\n", (long)getpid(), host);
-    if (ftruncate(fd, 0) == 0) /* what is not written only makes a message shorter */
+    if (ftruncate(fd, 0) == 0) /* a failed write only makes a message shorter */
         (void)!pwrite(fd, who, (size_t)n, 0);
 }
 
-/* Is fd what stands at path? Whoever ended in the meantime has removed it. */
+/* Is fd still the file at path? A run that has just ended removes it. */
 static int is_there(int fd, const char *path)
 {
     struct stat ours, there;
@@ -50,12 +50,12 @@ pg_status pg__resume_lock_take(pg__resume_lock *l, const char *resume_file, int 
         (void)pg__folder_make_for(l->path.s, NULL);
     for (unsigned attempt = 0; attempt < 100; attempt++) {
         int fd = open(l->path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd < 0 && errno == EACCES) /* another user's */
+        if (fd < 0 && errno == EACCES) /* another user's file */
             fd = open(l->path.s, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
             return PG_OK;
         if (flock(fd, LOCK_EX | LOCK_NB)) {
-            if (errno == EINTR || errno == ESTALE) { /* it was removed, on another host */
+            if (errno == EINTR || errno == ESTALE) { /* it was removed on another host */
                 close(fd);
                 continue;
             }

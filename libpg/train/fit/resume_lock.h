@@ -1,4 +1,4 @@
-/* resume_lock.h - one run at a time keeps its state in a file. */
+/* resume_lock.h - lets only one run at a time keep its state in a file. */
 #ifndef PG_TRAIN_FIT_RESUME_LOCK_H
 #define PG_TRAIN_FIT_RESUME_LOCK_H
 
@@ -10,10 +10,10 @@ typedef struct pg__resume_lock {
     pg__str path;
 } pg__resume_lock;
 
-/* Of resume_file, whose folder is made where `makes_folder` and it is missing; it holds until it is
- * released or the process is gone. Beside the file lies RESUME_FILE.lock meanwhile, which says
- * whose it is. PG_E_IO: another run has it, on this machine or where the file system tells of
- * others. Where nothing can be locked or written nothing is held: saving will tell. */
+/* Locks resume_file until release or the end of the process; with makes_folder, creates a missing
+ * folder. RESUME_FILE.lock beside the file names the owner. PG_E_IO: another run has it, on this
+ * machine or, if the file system shares locks, on another. If locking or writing is impossible,
+ * takes no lock: saving will report that. */
 pg_status pg__resume_lock_take(pg__resume_lock *l, const char *resume_file, int makes_folder,
                                pg_err *err);
 void pg__resume_lock_release(pg__resume_lock *l);

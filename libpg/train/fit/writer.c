@@ -1,5 +1,5 @@
-/* writer.c - one thread and a ring of jobs. Those that are done wait there until their givers'
- * thread asks, so that `done` needs no lock of its own. */
+/* writer.c - one thread and a ring of jobs. Finished jobs wait there until the thread that gave
+ * them polls, so that `done` needs no lock of its own. */
 #include "train/fit/writer.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-#define N_JOBS 8u /* of one moment; whoever gives more waits */
+#define N_JOBS 8u /* of one moment; giving more waits */
 
 typedef struct entry {
     pg__write_job job;
@@ -21,8 +21,8 @@ struct pg__writer {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int has_thread, leave;                    /* this and the following under the lock */
-    unsigned long given, done, told, moments; /* jobs so far; polls so far */
+    int has_thread, leave;                        /* these and the following: under the lock */
+    unsigned long given, done, reported, moments; /* jobs so far; polls so far */
     entry ring[N_JOBS];
 };
 
@@ -60,7 +60,7 @@ pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err)
         return pg__nomem(err);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    sigfillset(&all); /* signals are the main thread's business */
+    sigfillset(&all); /* signals belong to the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     w->has_thread = !at_once && pthread_create(&w->thread, NULL, serve, w) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -68,17 +68,16 @@ pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err)
     return PG_OK;
 }
 
-/* Tells of the next job that was not told of, if it is done; waits for it if `wait`. *more: was
- * there one? */
-static pg_status tell_next(pg__writer *w, int wait, int *more, pg_err *err)
+/* Reports the next job if it is finished; waits for it if `wait`. *more: was there one? */
+static pg_status report_next(pg__writer *w, int wait, int *more, pg_err *err)
 {
     pg_status st = PG_OK;
     pthread_mutex_lock(&w->lock);
-    while (wait && w->told < w->given && w->done == w->told)
+    while (wait && w->reported < w->given && w->done == w->reported)
         pthread_cond_wait(&w->changed, &w->lock);
-    *more = w->told < w->done;
-    const entry e = *more ? w->ring[w->told % N_JOBS] : (entry){.moment = 0};
-    w->told += (unsigned long)*more;
+    *more = w->reported < w->done;
+    const entry e = *more ? w->ring[w->reported % N_JOBS] : (entry){.moment = 0};
+    w->reported += (unsigned long)*more;
     pthread_mutex_unlock(&w->lock);
     if (*more && e.job.done)
         st = e.job.done(e.job.ctx, e.st, &e.why, err);
@@ -87,37 +86,37 @@ static pg_status tell_next(pg__writer *w, int wait, int *more, pg_err *err)
     return st;
 }
 
-static pg_status tell_all(pg__writer *w, int wait, pg_err *err)
+static pg_status report_all(pg__writer *w, int wait, pg_err *err)
 {
     pg_status st = PG_OK;
     for (int more = 1; more && st == PG_OK;)
-        st = tell_next(w, wait, &more, err);
+        st = report_next(w, wait, &more, err);
     return st;
 }
 
 pg_status pg__writer_poll(pg__writer *w, pg_err *err)
 {
     w->moments++;
-    return tell_all(w, 0, err);
+    return report_all(w, 0, err);
 }
 
 pg_status pg__writer_wait(pg__writer *w, pg_err *err)
 {
-    return tell_all(w, 1, err);
+    return report_all(w, 1, err);
 }
 
-/* Only the giver's thread moves `given` and `told`. */
+/* Only the giving thread changes `given` and `reported`. */
 static int must_wait(const pg__writer *w)
 {
-    return w->told < w->given &&
-           (w->ring[w->told % N_JOBS].moment != w->moments || w->given - w->told == N_JOBS);
+    return w->reported < w->given &&
+           (w->ring[w->reported % N_JOBS].moment != w->moments || w->given - w->reported == N_JOBS);
 }
 
 pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
     for (int more = 1; more && st == PG_OK && must_wait(w);)
-        st = tell_next(w, 1, &more, err);
+        st = report_next(w, 1, &more, err);
     if (st != PG_OK) {
         if (job->free)
             job->free(job->ctx);
@@ -133,7 +132,7 @@ pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err)
     w->given++;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    return w->has_thread ? PG_OK : tell_all(w, 0, err);
+    return w->has_thread ? PG_OK : report_all(w, 0, err);
 }
 
 void pg__writer_free(pg__writer *w)
@@ -146,9 +145,9 @@ void pg__writer_free(pg__writer *w)
     pthread_mutex_unlock(&w->lock);
     if (w->has_thread)
         pthread_join(w->thread, NULL);
-    for (; w->told < w->given; w->told++)
-        if (w->ring[w->told % N_JOBS].job.free)
-            w->ring[w->told % N_JOBS].job.free(w->ring[w->told % N_JOBS].job.ctx);
+    for (; w->reported < w->given; w->reported++)
+        if (w->ring[w->reported % N_JOBS].job.free)
+            w->ring[w->reported % N_JOBS].job.free(w->ring[w->reported % N_JOBS].job.ctx);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     pg__mem_free(w);

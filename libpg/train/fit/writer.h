@@ -1,7 +1,7 @@
-/* writer.h - files written by a thread of their own while the training goes on, one after the other
- * in the order given. Jobs of one moment (between two polls) wait behind each other without holding
- * anybody up; before one of a later moment is taken, all of those must be done, so that memory and
- * the age of what is on disk stay bounded. Where there can be no thread, jobs are done at once. */
+/* writer.h - a thread that writes files during training, one after the other in the order given.
+ * Jobs of one moment (between two polls) queue without blocking; before one of a later moment is
+ * accepted, all earlier ones must be finished, so that memory and the age of files on disk stay
+ * bounded. If no thread can be created, jobs run at once. */
 #ifndef PG_TRAIN_FIT_WRITER_H
 #define PG_TRAIN_FIT_WRITER_H
 
@@ -12,21 +12,23 @@ typedef struct pg__writer pg__writer;
 typedef struct pg__write_job {
     void *ctx;
     pg_status (*work)(void *ctx, pg_err *err); /* in the thread */
-    /* By pg__writer_poll(), _wait() or _give(), in the caller's thread: how it went. A status other
-     * than PG_OK ends the run. */
+    /* Called by pg__writer_poll(), _wait() or _give(), in their caller's thread, with the outcome.
+     * A status other than PG_OK ends the run. */
     pg_status (*done)(void *ctx, pg_status st, const pg_err *why, pg_err *err);
-    void (*free)(void *ctx); /* behind done, or without it where the writer is freed before */
+    void (*free)(void *ctx); /* after done, or without it if the writer is freed first */
 } pg__write_job;
 
-/* at_once: without a thread, for what has to be done between two steps. */
+/* at_once: without a thread, for jobs that must run between two steps. */
 pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err);
 
-/* The job is the writer's, also where this fails. */
+/* The writer owns the job, even if this fails. */
 pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err);
-pg_status pg__writer_poll(pg__writer *w, pg_err *err); /* tells of what is done; a new moment */
-pg_status pg__writer_wait(pg__writer *w, pg_err *err); /* until all is done and told */
+pg_status pg__writer_poll(pg__writer *w,
+                          pg_err *err); /* reports finished jobs; begins a new moment */
+pg_status pg__writer_wait(pg__writer *w,
+                          pg_err *err); /* until all jobs are finished and reported */
 
-/* Waits for what was given, tells nobody. NULL is allowed. */
+/* Waits for all jobs, but reports none. NULL is allowed. */
 void pg__writer_free(pg__writer *w);
 
 #endif

@@ -1,13 +1,13 @@
-/* compiled.c - training_config and compile_config, written and read.
+/* compiled.c - writes and reads training_config and compile_config.
  *
  *     legacy .h5   {"loss", "metrics", "weighted_metrics", "loss_weights", "optimizer_config"}
  *     .keras       config.json's compile_config: the same with "optimizer"
  *
- * Always written in the first form: the converter makes the second of it. Class names of
- * optimizers: "Custom>Adam" is how Keras 2.11 to 2.15 call their own, "Adam" is a legacy one there,
- * and Keras 3's. Metrics are named as the user did; Keras 2.11 to 2.15 write the built ones into an
- * .h5, MeanMetricWrappers under the names that the logs have. Numbers are float32 in Keras; the
- * shortest text that means the same one is written. */
+ * Always written in the first form, from which the converter makes the second. Class names of
+ * optimizers: Keras 2.11 to 2.15 write "Custom>Adam" for their own and "Adam" for legacy ones,
+ * Keras 3 writes "Adam". Metrics have the user's names, but Keras 2.11 to 2.15 write the built
+ * metrics into an .h5, MeanMetricWrappers under their names in the logs. Numbers are float32 in
+ * Keras; the shortest text that reads back as the same float32 is written. */
 #include "train/model/compiled.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static pg_status add_flag(pg__str *out, const char *key, int v, pg_err *err)
     return pg__str_printf(out, err, ", \"%s\": %s", key, v ? "true" : "false");
 }
 
-/* 0 is none of a thing. */
+/* 0 means no limit. */
 static pg_status add_limit(pg__str *out, const char *key, double v, int always, pg_err *err)
 {
     if (v > 0)
@@ -96,7 +96,7 @@ done:
     return st;
 }
 
-/* Standalone Keras has no schedules: its files tell the rate at this point. */
+/* Standalone Keras has no schedules: its files hold the current rate. */
 static pg_status add_rate(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -120,7 +120,7 @@ static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__opti
     PG_TRY(add_rate(out, o, era, err));
     if (!later && !(nadam && era < PG__ERA_OLD))
         PG_TRY(add_number(out, "decay", nadam ? o->nadam_decay : o->decay, err));
-    if (later && strcmp(o->name, "AdamW") == 0) /* it takes no null */
+    if (later && strcmp(o->name, "AdamW") == 0) /* it does not accept null */
         PG_TRY(add_number(out, "weight_decay", o->weight_decay, err));
     else if (later)
         PG_TRY(add_limit(out, "weight_decay", o->weight_decay, 1, err));
@@ -233,8 +233,8 @@ done:
     return st;
 }
 
-/* How many objects of its class, of the same output, are before `name` in the text and have no name
- * of their own either. */
+/* Counts the objects of the same class and output before `name` in the text that have no name of
+ * their own either. */
 static pg_status count_before(size_t *out, const pg_trainer *t, const char *text, const char *name,
                               size_t output, const pg__metric *m, pg_err *err)
 {
@@ -307,7 +307,7 @@ done:
     return st;
 }
 
-/* A list for each output, [null] where it has none. */
+/* A list for each output, [null] if it has none. */
 static pg_status add_all_built(pg__str *out, const pg_trainer *t, int weighted, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -366,7 +366,7 @@ void pg__compiled_fini(pg__compiled *c)
     *c = (pg__compiled){0};
 }
 
-/* ":key=value" for what a loss was given; Keras 2 writes "auto" where nothing was. */
+/* ":key=value" for a loss's parameters; Keras 2 writes "auto" for those not given. */
 static pg_status read_loss_keys(pg__str *out, const pg__json *config, pg_err *err)
 {
     static const char *const others[] = {"name", "dtype", "fn"};
@@ -386,14 +386,15 @@ static pg_status read_loss_keys(pg__str *out, const pg__json *config, pg_err *er
         else if (pg__json_num(it.value, &v))
             PG_TRY(pg__str_puts(out, PG_REAL32(v), err));
         else
-            PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a loss whose %s is no number",
+            PG_FAIL(PG_E_UNSUPPORTED,
+                    "its training configuration has a loss whose %s is not a number",
                     PG_SHOW(it.key));
     }
 done:
     return st;
 }
 
-/* One loss or metric: its name, with what it was given beside it. */
+/* A loss or metric: its name, with its parameters. */
 static pg_status read_one(pg__str *out, const pg__json *j, const char *output, const char *what,
                           pg_err *err)
 {
@@ -402,7 +403,7 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *output, c
     const char *class_name = pg__json_get_str(j, "class_name");
     const int is_metric = strcmp(what, "metric") == 0;
     pg_status st = PG_OK;
-    /* A function by name, or a class that stands for one: MeanMetricWrapper of "accuracy". */
+    /* A function by name, or a class that wraps one: MeanMetricWrapper of "accuracy". */
     if (!name && class_name && strcmp(class_name, "function") == 0)
         name = pg__json_str(config);
     if (!name && class_name && strcmp(class_name, "MeanMetricWrapper") == 0)
@@ -416,7 +417,7 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *output, c
     const size_t n = output ? strlen(output) : 0;
     if (n && strncmp(name, output, n) == 0 && name[n] == '_' && name[n + 1]) /* "out_accuracy" */
         name += n + 1;
-    if (fn && strncmp(name, "weighted_", 9) == 0 && name[9]) /* beside one of the same name */
+    if (fn && strncmp(name, "weighted_", 9) == 0 && name[9]) /* next to one of the same name */
         name += 9;
     PG_TRY(pg__str_puts(out, name, err));
     if (pg__json_type_of(config) == PG_J_OBJECT)
@@ -425,7 +426,7 @@ done:
     return st;
 }
 
-/* A value, a list of them, or for one output a list of its own: "a,b" or "OUT=a,OUT=b". */
+/* A value, a list of values, or a list for one output: "a,b" or "OUT=a,OUT=b". */
 static pg_status read_list(pg__str *out, const pg__json *j, const char *output, const char *what,
                            pg_err *err)
 {
@@ -503,9 +504,9 @@ static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
-    if (strncmp(name.s, "LossScaleOptimizer", 18) == 0) /* the kind is that of the one inside */
+    if (strncmp(name.s, "LossScaleOptimizer", 18) == 0) /* the inner optimizer decides the kind */
         module = pg__json_member(text, pg__json_member(text, config, "inner_optimizer"), "module");
-    const int scaled = strcmp(name.s, "LossScaleOptimizerV3") == 0; /* around one of the later */
+    const int scaled = strcmp(name.s, "LossScaleOptimizerV3") == 0; /* around a newer optimizer */
     c->legacy = keras3 || custom || scaled ? 0
                 : zip ? pg__json_is_text(text, module, "keras.optimizers.legacy")
                       : 1;

@@ -1,5 +1,5 @@
-/* feed.c - which array is what: x0, x1, ... y0, y1, ... w0, w1, ..., or names of layers; and
- * whether that is what the model takes. */
+/* feed.c - assigns arrays by name, x0, x1, ... y0, y1, ... w0, w1, ... or names of layers, and
+ * checks that they fit the model. */
 #include "train/model/feed.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "train/rules/rules.h"
 
 #define DEFAULT_BATCH 32
-#define LOOK_THROUGH  ((uint64_t)1 << 20) /* elements: a few milliseconds before training */
+#define LOOK_THROUGH  ((uint64_t)1 << 20) /* elements: takes a few milliseconds before training */
 
 /* ---- from keys to arrays ---- */
 
@@ -148,7 +148,7 @@ static int fits(const pg__dims *want, const pg__dims *have)
     return same;
 }
 
-/* The dimensions that the model is to see. */
+/* The dimensions as the model sees them. */
 static pg__dims seen_as(const pg__dims *want, const pg__dims *have, const pg__dims *reshape)
 {
     pg__dims d = *have;
@@ -270,12 +270,12 @@ pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, cons
     uint64_t rows = 0;
     for (size_t k = 0; rows == 0 && k < pg__lane_count(&t->pool.cut); k++)
         rows = pg__lane_of(&t->pool.cut, n, k).n;
-    return pg__trainer_program(t, rows ? rows : 1, pass, out, err); /* a rank may have none */
+    return pg__trainer_program(t, rows ? rows : 1, pass, out, err); /* a rank may have no rows */
 }
 
 /* ---- targets ---- */
 
-/* Smallest and largest integer of the first rows; 0: there are other values too. */
+/* Smallest and largest integer of the first rows; returns 0 if there are other values too. */
 static int integer_range(const pg__array *a, int32_t range[2])
 {
     const uint64_t n = a->dims.d[0] < 4096 ? a->dims.d[0] : 4096;
@@ -295,7 +295,7 @@ static int integer_range(const pg__array *a, int32_t range[2])
     return ok;
 }
 
-/* The two confusions that are common have their own words. */
+/* The two common confusions have messages of their own. */
 static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want,
                               const pg__dims *prediction, pg_err *err)
 {
@@ -351,7 +351,7 @@ static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
     return t->devs.backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
 }
 
-/* Pictures of other things than the model knows would train silently. */
+/* A different number of picture classes would otherwise train silently. */
 static pg_status check_classes(const pg__feed *f, const pg__slot *target,
                                const pg__dims *prediction, pg_err *err)
 {
@@ -421,7 +421,7 @@ pg_status pg__slot_check(const pg__slot *s, const int32_t *v, const uint64_t *ro
     return PG_OK;
 }
 
-/* Ids that an Embedding reads straight from the input are rows of its table. */
+/* Ids that an Embedding reads directly from the input are rows of its table. */
 static void limit_ids(pg__feed *f, const pg__lowered *m)
 {
     const pg__tape *t = &m->tape;
@@ -443,7 +443,7 @@ static void limit_ids(pg__feed *f, const pg__lowered *m)
     }
 }
 
-/* Before training, where that costs next to nothing; else each batch is looked at in its turn. */
+/* Checks before training if that is cheap; else each batch is checked when it is read. */
 static pg_status look_through(const pg__feed *f, const pg__slot *s, pg_err *err)
 {
     enum { AT_ONCE = 1024 };

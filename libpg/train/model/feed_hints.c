@@ -1,4 +1,4 @@
-/* feed_hints.c - what is no mistake, and seldom meant. */
+/* feed_hints.c - notes on data that are valid but seldom intended. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -6,7 +6,7 @@
 
 enum { LOOKED_AT = 64 }; /* rows */
 
-/* Does a layer see to it? What a function between layers does is not looked into. */
+/* Does a layer scale the input? Functions between layers are not inspected. */
 static int scales(const pg_trainer *t)
 {
     static const char *const classes[] = {
@@ -18,7 +18,7 @@ static int scales(const pg_trainer *t)
     return 0;
 }
 
-/* Is one of the first numbers above 1? */
+/* Is any of the first numbers above 1? */
 static pg_status exceeds_one(int *out, const pg__array *a, pg_err *err)
 {
     const uint64_t n = a->dims.d[0] < LOOKED_AT ? a->dims.d[0] : LOOKED_AT;

@@ -1,5 +1,5 @@
-/* feed_read.c - rows of the arrays as a batch: integers are checked, classes become one-hot rows,
- * weights of rows and of classes become one weight for each loss. */
+/* feed_read.c - rows of the arrays as a batch: checks integers, makes classes one-hot rows, and
+ * combines weights of rows and classes into one weight for each loss. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- memory ---- */
 
-/* What a device copies from fastest, where it has a memory of its own. */
+/* For a device with its own memory: the memory that it copies from fastest. */
 static pg_status alloc_slot(const pg_trainer *t, void **out, const pg__slot *s, uint64_t n_rows,
                             pg_err *err)
 {
@@ -83,7 +83,7 @@ static void set(const pg__slot *s, void *v, uint64_t i, double to)
 
 /* ---- one array ---- */
 
-/* Every batch is looked through, so without a branch for each number. */
+/* Without a branch for each number, since every batch is checked. */
 static int all_numbers(const float *v, uint64_t n)
 {
     int bad = 0;
@@ -104,7 +104,7 @@ static pg_status find_nan(const pg__slot *s, const void *v, const uint64_t *rows
     return PG_OK;
 }
 
-/* Classes to rows of zeros with a one, from the end: in place. */
+/* Expands classes to one-hot rows in place, so from the end. */
 static pg_status read_one_hot(const pg__slot *s, const uint64_t *rows, size_t n, void *out,
                               const int *stop, pg_err *err)
 {
@@ -138,7 +138,7 @@ done:
 
 /* ---- weights ---- */
 
-/* One for each row, or one for each loss of it. */
+/* One for each row, or one for each of its losses. */
 static pg_status read_weights(const pg__slot *s, const uint64_t *rows, size_t n, void *out,
                               const int *stop, pg_err *err)
 {
@@ -151,12 +151,13 @@ static pg_status read_weights(const pg__slot *s, const uint64_t *rows, size_t n,
     }
     const pg_status st = pg__array_read(s->array, rows, n, s->cast, out, stop, err);
     for (uint64_t i = n * each;
-         st == PG_OK && given < each && i-- > 0;) /* from the end: in place */
+         st == PG_OK && given < each && i-- > 0;) /* in place, so from the end */
         memmove((char *)out + i * bytes, (const char *)out + i / each * bytes, bytes);
     return st == PG_OK ? find_nan(s, out, rows, n, err) : st;
 }
 
-/* Class i of a target, for n numbers each: the rounded number, or the place of the largest. */
+/* The class of row i of a target with n numbers each: the rounded number, or the index of the
+ * largest. */
 static double class_of(const pg__slot *target, const void *v, uint64_t i, uint64_t n)
 {
     uint64_t best = 0;

@@ -1,5 +1,5 @@
-/* logs.c - losses and metrics by name: in the order of Keras' history, with the output's name in
- * front where there are several. */
+/* logs.c - losses and metrics by name: in the order of Keras' history, prefixed with the output's
+ * name if there are several. */
 #include "train/model/logs.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@ static int is_taken(const pg_trainer *t, const char *name)
     return 0;
 }
 
-/* "out_accuracy". A weighted metric is called so where its name is taken; to Keras 2.2, always.
- * number: of objects without a name of their own. */
+/* "out_accuracy". A weighted metric gets the prefix "weighted_" if its name is taken; up to
+ * Keras 2.2, always. number: of objects without a name of their own. */
 static pg_status name_metric(const pg_trainer *t, pg__metric *m, int prefixed, size_t number,
                              pg_err *err)
 {
@@ -54,7 +54,7 @@ done:
     return st;
 }
 
-/* Metrics are resolved by what they compare. */
+/* Resolves a metric by the values that it compares. */
 static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const char *name,
                             size_t len, int weighted, pg_err *err)
 {
@@ -67,7 +67,7 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
     m.output = k;
     m.weighted = weighted;
     if (v < model->cap_origins && model->origins[v].squash != PG__NOT_SQUASHED &&
-        t->net.rules->logit_shortcut) /* Keras takes those that were squashed */
+        t->net.rules->logit_shortcut) /* Keras compares probabilities */
         m.loss.logits = 0;
     PG_TRY(pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->net.rules,
                            err));
@@ -83,7 +83,7 @@ done:
     return st;
 }
 
-/* The '=' behind an output's name, or NULL: "huber:delta=0.5" names none. */
+/* The '=' after an output's name, or NULL: "huber:delta=0.5" names no output. */
 static const char *output_end(const char *s, size_t len)
 {
     const char *colon = memchr(s, ':', len);
@@ -137,7 +137,7 @@ static size_t count_names(const char *text)
     return n;
 }
 
-/* "TYPO=accuracy" would be told of no output. */
+/* "TYPO=accuracy" would otherwise be ignored. */
 static pg_status check_output(const pg_trainer *t, const char *name, size_t n, pg_err *err)
 {
     for (size_t k = 0; k < t->net.n_outputs; k++)
@@ -152,7 +152,7 @@ pg_status pg__metrics_check(pg_trainer *t, const char *text, pg_err *err)
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
         const char *equals = output_end(s, len), *name = equals ? equals + 1 : s;
-        pg__metric any = {0}; /* which accuracy it is, only the data say */
+        pg__metric any = {0}; /* only the data decide which accuracy it is */
         if (equals)
             PG_TRY(check_output(t, s, (size_t)(equals - s), err));
         PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), t->net.rules, err));
@@ -166,7 +166,7 @@ done:
     return st;
 }
 
-/* Per output those without weights first, as Keras lists them. */
+/* Per output, unweighted ones first, as in Keras. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
 {
     const size_t n =
@@ -184,7 +184,7 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
         PG_TRY(add_metrics(t, p, k, t->compiled.weighted_metric_text, 1, err));
     }
 done:
-    if (st != PG_OK) { /* all or none: the next run asks again */
+    if (st != PG_OK) { /* all or nothing: the next run resolves them again */
         for (size_t i = 0; i < t->compiled.n_metrics; i++)
             pg__metric_fini(&t->compiled.metrics[i]);
         pg__mem_free(t->compiled.metrics);
@@ -201,7 +201,7 @@ const char *pg__rate_name(const pg_trainer *t)
     return t->net.rules->sorted_logs ? "learning_rate" : "lr";
 }
 
-/* One, or where Keras has an array in its logs "f1_score[0]", "f1_score[1]", ... */
+/* One name, or "f1_score[0]", "f1_score[1]", ... if Keras logs an array. */
 static pg_status add_names(pg__strs *out, const pg__metric *m, const char *prefix, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -213,7 +213,7 @@ done:
     return st;
 }
 
-/* "loss", with several outputs one for each, then the metrics. */
+/* "loss", one more for each of several outputs, then the metrics. */
 pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err *err)
 {
     pg_status st = PG_OK;

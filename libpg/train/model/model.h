@@ -1,5 +1,5 @@
-/* model.h - a trainer as programs hold it: opened, fed with rows, predicting, saved. Uses
- * train/step and what is below. Begin reading at trainer.c; feed.c brings the rows. */
+/* model.h - the trainer that programs use: opening, feeding rows, predicting, saving. Uses
+ * train/step and the rooms below it. Begin reading at trainer.c; feed.c brings the rows. */
 #ifndef PG_TRAIN_MODEL_MODEL_H
 #define PG_TRAIN_MODEL_MODEL_H
 

@@ -1,8 +1,8 @@
-/* placement.c - device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE". Weights are kept once,
- * whoever uses them: CPUs share their memory, on GPUs they lie where the layer's first call runs
- * (model_parallel.h). Gradients of a layer that is called on two devices are summed in the order of
- * its calls, wherever they ran. "cuda:0.1" is a second device of GPU 0, with memory and a queue of
- * its own: what is meant for two GPUs can be tried on one. */
+/* placement.c - device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE". Weights are stored once: CPUs
+ * share their memory, on GPUs they lie on the device of the layer's first call (model_parallel.h).
+ * Gradients of a layer that is called on two devices are summed in the order of its calls, wherever
+ * they ran. "cuda:0.1" is a second device on GPU 0, with memory and a queue of its own, so that a
+ * placement for two GPUs can be tried on one. */
 #include "train/model/placement.h"
 
 #include <stdlib.h>
@@ -13,16 +13,16 @@
 #include "base/try.h"
 #include "train/step/step.h"
 
-#define MAX_CREW 16
-#define MAX_NAME 64
+#define MAX_DEVICES 16
+#define MAX_NAME    64
 
-typedef struct crew {
-    char names[MAX_CREW][MAX_NAME]; /* device 0: that of all that is not placed */
-    size_t ordinals[MAX_CREW];
+typedef struct device_list {
+    char names[MAX_DEVICES][MAX_NAME]; /* device 0: for everything that is not placed */
+    size_t ordinals[MAX_DEVICES];
     uint32_t n;
-} crew;
+} device_list;
 
-/* Takes ".1" off "cuda:0.1": whether it is a number. ".0" is the device itself. */
+/* Takes ".1" off "cuda:0.1"; returns whether it is a number. ".0" is the device itself. */
 static int take_suffix(char *name, char suffix[MAX_NAME])
 {
     char *dot = strchr(name, '.');
@@ -45,8 +45,8 @@ static pg_status refuse_kinds(const pg_trainer *t, const pg__backend *other, pg_
     return PG_E_UNSUPPORTED;
 }
 
-/* The number of a device, a new one if it was not named before. "cpu" is "cpu:0". */
-static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_t len,
+/* The number of a device, added if it is new. "cpu" is "cpu:0". */
+static pg_status number_of(device_list *c, const pg_trainer *t, const char *name, size_t len,
                            uint32_t *out, pg_err *err)
 {
     char full[MAX_NAME + 2], suffix[MAX_NAME];
@@ -54,7 +54,7 @@ static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_
     size_t ordinal;
     pg_status st = PG_OK;
     if (len == 0 || len >= MAX_NAME)
-        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=cpu:1", (int)len, name);
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is not a device: write LAYER=cpu:1", (int)len, name);
     memcpy(full, name, len);
     memcpy(full + len, memchr(name, ':', len) ? "" : ":0", memchr(name, ':', len) ? 1 : 3);
     const int is_suffix = take_suffix(full, suffix);
@@ -62,14 +62,14 @@ static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_
     if (backend != t->devs.backend)
         return refuse_kinds(t, backend, err);
     if (!is_suffix || (suffix[0] && backend->host_memory))
-        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=%s:1", (int)len, name,
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is not a device: write LAYER=%s:1", (int)len, name,
                 backend->name);
     memcpy(full + strlen(full), suffix, strlen(suffix) + 1);
     for (*out = 0; *out < c->n; (*out)++)
         if (strcmp(c->names[*out], full) == 0)
             return PG_OK;
-    if (c->n == MAX_CREW)
-        PG_FAIL(PG_E_LIMIT, "place: more than %d devices", MAX_CREW);
+    if (c->n == MAX_DEVICES)
+        PG_FAIL(PG_E_LIMIT, "place: more than %d devices", MAX_DEVICES);
     c->ordinals[c->n] = ordinal;
     memcpy(c->names[c->n++], full, strlen(full) + 1);
 done:
@@ -77,7 +77,7 @@ done:
 }
 
 /* "LAYER#CALL=DEVICE", len bytes. */
-static pg_status read_one(pg_trainer *t, crew *c, const char *text, size_t len, pg_err *err)
+static pg_status read_one(pg_trainer *t, device_list *c, const char *text, size_t len, pg_err *err)
 {
     const char *equals = memchr(text, '=', len);
     const size_t n_name = equals ? (size_t)(equals - text) : 0;
@@ -104,8 +104,9 @@ done:
     return st;
 }
 
-/* Those that have memory of their own are opened; device 0 is. */
-static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts *o, pg_err *err)
+/* Opens devices with memory of their own; device 0 is open already. */
+static pg_status open_devices(pg_trainer *t, const device_list *c, const pg_train_opts *o,
+                              pg_err *err)
 {
     pg_status st = PG_OK;
     t->devs.is_split = !t->devs.backend->host_memory && c->n > 1;
@@ -122,7 +123,7 @@ static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts 
 pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const char *first = t->devs.device_names;
-    crew *c = NULL;
+    device_list *c = NULL;
     uint32_t zero;
     size_t n = 1;
     pg_status st = PG_OK;
@@ -175,7 +176,7 @@ done:
     return st;
 }
 
-/* Not of this model, or not called so often. */
+/* The layer is not of this model, or not called so often. */
 static pg_status refuse_layer(const pg_trainer *t, const pg__assignment *p, pg_err *err)
 {
     const pg__model *m = t->net.graph->root;

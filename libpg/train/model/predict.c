@@ -1,4 +1,4 @@
-/* predict.c - a pass over data in inference mode: what comes out, or how well it does. */
+/* predict.c - a pass over data in inference mode: predictions or evaluation. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -14,17 +14,17 @@ typedef struct pass {
     const pg_predict_opts *opts;
     pg__feed feed;
     size_t batch_size;
-    pg__batch_order *course;
+    pg__batch_order *order;
     pg__prefetch *ahead;
     pg__totals totals;
-    const pg__program *program; /* of some number of rows */
+    const pg__program *program; /* for some number of rows */
     size_t n_batches;           /* so far */
-    size_t n_warm;              /* rows of the batches that the profile is of; 0: none yet */
-    int is_cold;                /* the batch in hand is counted, and has other rows than those */
+    size_t n_warm;              /* rows of the profiled batches; 0: none yet */
+    int is_cold;                /* the current batch is profiled, and its number of rows differs */
     pg__dims *shapes;           /* of the inputs, before the pass */
 } pass;
 
-/* Rows do not see each other: a smaller batch would leave workers idle, a larger one their caches.
+/* For independent rows: a smaller batch would leave workers idle, a larger one exceed their caches.
  */
 static size_t suitable(const pg_trainer *t, size_t batch_size)
 {
@@ -56,24 +56,24 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     if (kind == PG__TESTS)
         PG_TRY(pg__metrics_resolve(t, p->program, err));
     PG_TRY(pg__totals_alloc(t, &p->totals, err));
-    const pg__batch_order_opts course = {.n_val = p->feed.n_rows,
-                                         .batch_size = p->batch_size,
-                                         .epochs = 1,
-                                         .val_steps = p->opts->steps,
-                                         .whole_only = pg__feed_is_fixed(t)};
-    PG_TRY(pg__batch_order_new(&p->course, &course, err));
+    const pg__batch_order_opts order = {.n_val = p->feed.n_rows,
+                                        .batch_size = p->batch_size,
+                                        .epochs = 1,
+                                        .val_steps = p->opts->steps,
+                                        .whole_only = pg__feed_is_fixed(t)};
+    PG_TRY(pg__batch_order_new(&p->order, &order, err));
 done:
     return st;
 }
 
-/* Data that one rank cannot open, no rank does. */
+/* If one rank cannot open the data, all fail. */
 static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__ranks_begin_call(p->t, p->opts->cancel);
     PG_TRY(pg__ranks_agree(p->t->ranks, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
-    PG_TRY(pg__prefetch_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
+    PG_TRY(pg__prefetch_new(&p->ahead, p->order, NULL, &p->feed, p->batch_size, err));
     if (p->opts->profile)
         PG_TRY(pg__profile_start(p->t, kind, err));
 done:
@@ -85,7 +85,7 @@ static void close_pass(pass *p)
     if (p->opts->profile)
         pg__profile_end(&p->t->report);
     pg__prefetch_free(p->ahead);
-    pg__batch_order_free(p->course);
+    pg__batch_order_free(p->order);
     pg__totals_free(&p->totals);
     pg__feed_close(&p->feed);
     pg__shapes_end(p->t, &p->shapes);
@@ -108,8 +108,8 @@ static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
     return PG_OK;
 }
 
-/* A step that makes memory and programs and touches them for the first time: nobody counts it, and
- * nothing that lasts changes, so that what follows is what it would have been. */
+/* A step that allocates and first touches memory and compiles programs. It is not counted and
+ * changes nothing persistent, so later steps are unaffected. */
 static pg_status warm_up(pass *p, const pg__batch *batch, pg__pass kind, void *const *rows,
                          pg_err *err)
 {
@@ -174,8 +174,8 @@ done:
 /* ---- predictions ---- */
 
 typedef struct outputs {
-    pg_weight *what; /* of all rows */
-    void **rows;     /* of one batch */
+    pg_weight *what; /* for all rows */
+    void **rows;     /* for one batch */
     size_t *row_bytes;
     size_t n;
 } outputs;
@@ -222,7 +222,7 @@ static void free_outputs(outputs *o)
     pg__mem_free(o->row_bytes);
 }
 
-/* Rows that a pass takes: all, or as many steps as were asked for. */
+/* Rows of a pass: all, or those of the requested steps. */
 static uint64_t rows_of_pass(const pass *p)
 {
     const uint64_t n = p->feed.n_rows, asked = (uint64_t)p->opts->steps * p->batch_size;

@@ -1,4 +1,4 @@
-/* predict_file.c - predictions as NumPy reads them: one array as .npy, any number as .npz. */
+/* predict_file.c - predictions in NumPy's formats: one array as .npy, any number as .npz. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,11 +9,11 @@
 #include "io/zip.h"
 #include "train/step/step.h"
 
-#define ALIGN 64 /* of the data, as numpy has it */
+#define ALIGN 64 /* of the data, as in numpy */
 
 typedef struct member {
     uint64_t data_off, row_bytes;
-    uint32_t crc; /* of what is there so far; rows come in order */
+    uint32_t crc; /* of the data so far; rows come in order */
 } member;
 
 typedef struct target {
@@ -30,7 +30,7 @@ static int ends_with(const char *path, const char *suffix)
     return n > k && strcmp(path + n - k, suffix) == 0;
 }
 
-/* Members are begun and ended at once: their sizes are known, their CRC is put in at the end. */
+/* Begins and ends a member at once: its size is known, and its CRC is filled in at the end. */
 static pg_status begin_array(target *to, member *m, size_t k, const pg_weight *w, pg_err *err)
 {
     pg__str head = {0};
@@ -105,7 +105,7 @@ static pg__sink_opts sink_opts(const pg_predict_opts *opts)
     return (pg__sink_opts){.force = opts && opts->force, .cancel = opts ? opts->cancel : NULL};
 }
 
-/* Rank 0 writes; whether it can, all know. */
+/* Rank 0 writes; if it cannot, all ranks fail. */
 static pg_status open_target(target *to, pg_trainer *t, const pg_predict_opts *opts, pg_err *err)
 {
     const pg__sink_opts sink = sink_opts(opts);

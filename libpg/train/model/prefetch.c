@@ -1,7 +1,7 @@
-/* prefetch.c - a ring of three batches: one is trained with, two are filled ahead. The thread waits
- * where both are full. A trainer that finds none, and nobody reading, reads by itself: beside busy
- * programs it would wait long for its thread to have a turn, and where there can be no thread
- * nothing else is needed. One of both reads at a time, for sources have caches. */
+/* prefetch.c - a ring of three batches: one in training, two filled ahead. The thread waits while
+ * both are full. A trainer that finds no batch ready, and the thread not reading, reads by itself:
+ * on a busy machine it might wait long for the thread to be scheduled, and this also works without
+ * a thread. Only one of them reads at a time, since sources have caches. */
 #include "train/model/prefetch.h"
 
 #include <pthread.h>
@@ -17,19 +17,19 @@ typedef struct buffer {
     pg__batch batch;
     uint64_t *rows;
     pg__turn turn;
-    int is_end; /* no batch: the course is over */
+    int is_end; /* no batch: the run is over */
     pg_status st;
     pg_err err;
 } buffer;
 
 struct pg__prefetch {
-    pg__batch_order *course;
+    pg__batch_order *order;
     const pg__feed *train, *val;
-    pg__cut cut; /* as it was at the start: trials of the trainer change its own meanwhile */
+    pg__cut cut; /* copied at the start: trials change the trainer's own meanwhile */
     uint64_t part_rows;
     buffer buffers[N_BUFFERS];
-    unsigned long filled, taken; /* buffers so far; these four under the lock */
-    int reading, over;           /* over: nothing comes behind what is filled */
+    unsigned long filled, taken; /* number of buffers so far; these four under the lock */
+    int reading, over;           /* over: nothing comes after the filled buffers */
     int stop;                    /* atomic */
     int has_lock, has_thread;
     pthread_t thread;
@@ -37,7 +37,7 @@ struct pg__prefetch {
     pthread_cond_t changed;
 };
 
-/* Of the rows of a batch those that this process computes, part by part, come to the front. */
+/* Moves the rows of a batch that this process computes to the front, part by part. */
 static size_t keep_own(const pg__prefetch *a, uint64_t *rows, size_t n_rows)
 {
     const uint64_t part = a->part_rows ? a->part_rows : n_rows;
@@ -51,10 +51,10 @@ static size_t keep_own(const pg__prefetch *a, uint64_t *rows, size_t n_rows)
     return n;
 }
 
-/* The next batch of the course into a buffer. */
+/* Fills a buffer with the next batch of the run. */
 static void fill(pg__prefetch *a, buffer *b)
 {
-    b->is_end = !pg__batch_order_next(a->course, &b->turn, b->rows);
+    b->is_end = !pg__batch_order_next(a->order, &b->turn, b->rows);
     b->st = PG_OK;
     if (b->is_end)
         return;
@@ -67,7 +67,7 @@ static void fill(pg__prefetch *a, buffer *b)
     b->batch.n_rows = b->turn.n_rows;
 }
 
-/* Called and left with the lock, and with nobody reading. */
+/* Called with the lock held, which it releases while reading; nothing else may be reading. */
 static void fill_next(pg__prefetch *a)
 {
     buffer *b = &a->buffers[a->filled % N_BUFFERS];
@@ -81,12 +81,12 @@ static void fill_next(pg__prefetch *a)
     pthread_cond_signal(&a->changed);
 }
 
-static void *read_ahead(void *arg)
+static void *prefetch(void *arg)
 {
     pg__prefetch *a = arg;
     pthread_mutex_lock(&a->lock);
     while (!a->stop && !a->over) {
-        /* What was taken last is still in use. */
+        /* The buffer taken last is still in use. */
         const unsigned long most = a->taken + N_BUFFERS - (a->taken > 0);
         if (a->filled < most && !a->reading)
             fill_next(a);
@@ -97,17 +97,17 @@ static void *read_ahead(void *arg)
     return NULL;
 }
 
-/* Signals are the main thread's business. */
+/* Blocks signals: they belong to the main thread. */
 static void start(pg__prefetch *a)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    a->has_thread = pthread_create(&a->thread, NULL, read_ahead, a) == 0;
+    a->has_thread = pthread_create(&a->thread, NULL, prefetch, a) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg__feed *train,
+pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *order, const pg__feed *train,
                            const pg__feed *val, size_t batch_size, pg_err *err)
 {
     const pg__feed *any = train ? train : val;
@@ -117,7 +117,7 @@ pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg
     pg__prefetch *a = pg__mem_array(1, sizeof *a);
     if (!a)
         return pg__nomem(err);
-    a->course = course;
+    a->order = order;
     a->train = train;
     a->val = val;
     a->cut = any->t->pool.cut;
@@ -143,7 +143,7 @@ pg_status pg__prefetch_next(pg__prefetch *a, const pg__batch **out, pg__turn *tu
 {
     buffer *b = &a->buffers[a->taken % N_BUFFERS];
     pthread_mutex_lock(&a->lock);
-    a->taken++; /* the one before is free now */
+    a->taken++; /* the previous one is free now */
     pthread_cond_signal(&a->changed);
     while (a->filled < a->taken)
         if (!a->reading)

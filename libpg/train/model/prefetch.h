@@ -1,4 +1,4 @@
-/* prefetch.h - batches read by a thread of their own while the ones before are trained with. */
+/* prefetch.h - reads batches in a thread of its own while earlier ones train. */
 #ifndef PG_TRAIN_MODEL_PREFETCH_H
 #define PG_TRAIN_MODEL_PREFETCH_H
 
@@ -9,13 +9,13 @@
 
 typedef struct pg__prefetch pg__prefetch;
 
-/* Begins to read. train or val may be NULL where the course has no such turns; all are borrowed,
- * and must not be used while this lives. */
-pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg__feed *train,
+/* Begins to read. train or val may be NULL if the run has no such turns; all are borrowed, and must
+ * not be used otherwise until pg__prefetch_free(). */
+pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *order, const pg__feed *train,
                            const pg__feed *val, size_t batch_size, pg_err *err);
 
-/* The next batch, valid until the next call; *out NULL: that was all. An error of reading comes at
- * the turn of the batch that it belongs to. */
+/* The next batch, valid until the next call; *out NULL: no more. A read error is returned in place
+ * of its batch. */
 pg_status pg__prefetch_next(pg__prefetch *a, const pg__batch **out, pg__turn *turn, pg_err *err);
 
 /* Stops at once, within the rows of a batch. NULL is allowed. */

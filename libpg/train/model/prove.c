@@ -1,7 +1,7 @@
-/* prove.c - does a file hold what was trained? It is opened as a trainer opens a checkpoint, its
- * variables are found by the same strict match, and what the trainer would take is compared with
- * the snapshot. So it is the reading that is proven, on one device, and not that bytes were stored.
- */
+/* prove.c - does a file hold what was trained? Opens it as a trainer opens a checkpoint, finds its
+ * variables by the same strict match, and compares the values that the trainer would take with the
+ * snapshot. This proves that the file can be read back on one device, not just that bytes were
+ * stored. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,11 +9,11 @@
 #include "train/model/save.h"
 #include "train/model/slots.h"
 
-#define PIECE 4096 /* elements that are compared at a time */
+#define PIECE 4096 /* elements compared at a time */
 
 typedef struct proving {
     const pg__snapshot *s;
-    unsigned char *seen; /* per parameter: it stands in the file */
+    unsigned char *seen; /* per parameter: found in the file */
 } proving;
 
 static pg_status read_some(pg_store *file, size_t i, int state, size_t at, float *out, size_t n,
@@ -24,7 +24,7 @@ static pg_status read_some(pg_store *file, size_t i, int state, size_t at, float
                  : pg_store_read(file, i, off, out, n * sizeof *out, err);
 }
 
-/* Are n elements the snapshot's, from element `at` on? */
+/* *is_same: do n elements equal the snapshot's, from element `at` on? */
 static pg_status same(const pg__snapshot *s, size_t slot, size_t param, size_t at, const float *got,
                       size_t n, int *is_same, pg_err *err)
 {
@@ -51,13 +51,14 @@ static pg_status compare(const pg__snapshot *s, size_t slot, size_t param, pg_st
     pg_status st = PG_OK;
     int is_same = 0;
     if (w->dtype != PG_F32)
-        PG_FAIL(PG_E_MISMATCH, "%s: its type is not that of the weights", PG_SHOW(w->name));
+        PG_FAIL(PG_E_MISMATCH, "%s: its type differs from that of the weights", PG_SHOW(w->name));
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         PG_TRY(read_some(file, i, state, at, got, n, err));
         PG_TRY(same(s, slot, param, at, got, n, &is_same, err));
         if (!is_same)
-            PG_FAIL(PG_E_MISMATCH, "%s: read back, it is not what was trained", PG_SHOW(w->name));
+            PG_FAIL(PG_E_MISMATCH, "%s: read back, it differs from what was trained",
+                    PG_SHOW(w->name));
     }
 done:
     return st;

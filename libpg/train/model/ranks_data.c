@@ -1,10 +1,10 @@
-/* ranks_data.c - do all ranks read the same data? Before the first batch checksums are compared: of
- * everything where that is little, else of rows (of large ones: blocks) spread by the seed, and of
- * the first and last. Only where they differ are they told piece by piece, to name the row.
+/* ranks_data.c - do all ranks read the same data? Compares checksums before the first batch: of all
+ * data if they are small, else of the first and last rows and of rows (of large ones: blocks)
+ * spread by the seed. Only if they differ are they compared piece by piece, to name the row.
  *
- *   array    compared at once: one of the feed's, or the names of the files that its rows come from
- *   unit     what is read of it at least: a row, or a block of a large one
- *   group    units whose checksum is one number, about a thousandth of what is compared */
+ *   array    compared as a whole: one of the feed's, or the names of the files with its rows
+ *   unit     the smallest piece that is read: a row, or a block of a large one
+ *   group    units that share a checksum, about a thousandth of what is compared */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,34 +18,34 @@
 #include "train/step/step.h"
 
 #define ALL_BELOW ((uint64_t)256 * 1000 * 1000) /* bytes of all arrays together */
-#define SPREAD    1024                          /* units, beside those at the ends */
+#define SPREAD    1024                          /* units, in addition to those at the ends */
 #define AT_ENDS   16                            /* first units, and as many last ones */
 #define GROUPS    1024                          /* at most */
-#define BLOCK     ((uint64_t)64 << 10)          /* bytes of a large row that are read at once */
+#define BLOCK     ((uint64_t)64 << 10)          /* bytes of a large row read at once */
 #define PIECE     ((uint64_t)256 << 10)         /* bytes of small ones */
 
 /* ---- what there is ---- */
 
-/* Of one array of a feed, as all ranks tell it. */
+/* What ranks exchange about an array of a feed. */
 typedef struct form {
     uint64_t is_there, dtype, big_endian, is_files, is_flat;
     pg__dims dims;
 } form;
 
 typedef struct heading {
-    uint64_t n_rows, n_bytes; /* n_bytes: ALL_BELOW stands for that or more */
-    uint64_t mark;            /* of these rows, found before; 0: not yet */
+    uint64_t n_rows, n_bytes; /* n_bytes: at most ALL_BELOW, which means that or more */
+    uint64_t mark;            /* checksum of these rows, if known; 0: not yet */
 } heading;
 
-/* What is compared at once. */
+/* An array as it is compared. */
 typedef struct column {
-    pg__array view; /* its rows are the array's, or elements */
+    pg__array view; /* its rows are those of the array, or single elements */
     const pg__array *of;
     int are_names;
-    uint64_t first, n_units, each; /* each: rows of the view in a unit; the last may have less */
+    uint64_t first, n_units, each; /* each: rows of the view in a unit; the last may have fewer */
     uint64_t end;                  /* of the view's rows */
-    uint64_t per_row;              /* rows of the view in a row */
-    uint64_t *picks;               /* units, in their order; NULL: all */
+    uint64_t per_row;              /* rows of the view per row of the array */
+    uint64_t *picks;               /* units, ascending; NULL: all */
     uint64_t n_picks;
 } column;
 
@@ -73,7 +73,7 @@ static size_t n_arrays(const pg__feed *f)
 static form form_of(const pg__array *a)
 {
     form s;
-    memset(&s, 0, sizeof s); /* all of it is compared */
+    memset(&s, 0, sizeof s); /* clears padding, which is compared too */
     if (!a)
         return s;
     s.is_there = 1;
@@ -87,7 +87,7 @@ static form form_of(const pg__array *a)
     return s;
 }
 
-/* Counted up to ALL_BELOW. */
+/* Counts up to ALL_BELOW. */
 static uint64_t bytes_of(const pg__feed *f)
 {
     uint64_t n = 0;
@@ -105,7 +105,7 @@ static uint64_t bytes_of(const pg__feed *f)
 
 /* ---- which units ---- */
 
-/* One from each of SPREAD equal parts of what lies between the ends. */
+/* Picks one unit from each of SPREAD equal parts between the ends. */
 static pg_status pick(column *c, uint64_t seed, pg_err *err)
 {
     const uint64_t inner = c->n_units - 2 * (uint64_t)AT_ENDS;
@@ -160,7 +160,7 @@ static uint64_t row_of(const column *c, uint64_t pick)
 static pg_status add_file(uint32_t *crc, const char *path, unsigned char *buf, pg_err *err)
 {
     pg__io *io = NULL;
-    pg_status st = pg__io_open(&io, path, err); /* names it itself */
+    pg_status st = pg__io_open(&io, path, err); /* its message names the file */
     const uint64_t size = st == PG_OK ? pg__io_size(io) : 0;
     for (uint64_t at = 0; at < size && st == PG_OK; at += PIECE) {
         const size_t n = (size_t)(size - at < PIECE ? size - at : PIECE);
@@ -174,7 +174,7 @@ static pg_status add_file(uint32_t *crc, const char *path, unsigned char *buf, p
     return st;
 }
 
-/* Units that follow each other are read at once. */
+/* Reads consecutive units at once. */
 static pg_status add_rows(uint32_t *crc, const column *c, uint64_t *pick, uint64_t to,
                           unsigned char *buf, pg_err *err)
 {
@@ -193,7 +193,7 @@ static pg_status add_rows(uint32_t *crc, const column *c, uint64_t *pick, uint64
     return st;
 }
 
-/* Of the units that were picked as from .. to - 1. */
+/* The checksum of picks [from, to). */
 static pg_status sum_up(uint32_t *out, const column *c, uint64_t from, uint64_t to,
                         unsigned char *buf, pg_err *err)
 {
@@ -236,7 +236,7 @@ static pg_status sum_groups(uint32_t *out, const column *c, unsigned char *buf,
     return st;
 }
 
-/* A row of any size, and pieces of many. */
+/* Holds a row, or a piece of many. */
 static unsigned char *new_buffer(const column *c)
 {
     const uint64_t unit = c->of->file_of ? PIECE : pg__array_row_bytes(&c->view) * c->each;
@@ -250,7 +250,7 @@ static const char *host(const pg_trainer *t, size_t rank)
     return pg__comm_host(t->ranks->comm, rank);
 }
 
-/* The first of n numbers that rank k has otherwise than rank 0; n: none. */
+/* The first of n numbers in which rank k differs from rank 0; n: none. */
 static pg_status first_other(uint64_t *out, pg_trainer *t, const uint32_t *mine, uint64_t n,
                              size_t k, pg_err *err)
 {
@@ -303,8 +303,8 @@ static pg_status say_row(pg_trainer *t, const column *c, uint64_t pick, uint64_t
                    last > row ? "are" : "is", host(t, 0), host(t, k), k);
 }
 
-/* Rank k's checksums are not those of rank 0: looks closer, all ranks together. A file that
- * somebody changes meanwhile may look the same then. */
+/* Rank k's checksums differ from those of rank 0: narrows that down, all ranks together. If a file
+ * is changed meanwhile, no difference may be found. */
 static pg_status find_row(pg_trainer *t, const column *c, const uint32_t *groups, size_t k,
                           unsigned char *buf, pg_err *err)
 {
@@ -328,7 +328,7 @@ done:
     return st;
 }
 
-/* *mark goes on with what was compared. */
+/* Extends the checksum *mark by what was compared. */
 static pg_status compare_column(pg_trainer *t, const column *c, uint32_t *mark, pg_err *err)
 {
     const pg__comm *comm = t->ranks->comm;
@@ -390,7 +390,7 @@ static pg_status say_form(const pg_trainer *t, const pg__feed *f, size_t i, cons
         return pg_fail(err, PG_E_MISMATCH,
                        "%s: \"%s\" has other shapes or types on %s (rank 0) than on %s (rank %zu)",
                        path, PG_SHOW(key), host(t, 0), host(t, k), k);
-    return pg_fail(err, PG_E_MISMATCH, "%s: weights of rows are there on %s (rank %zu) alone", path,
+    return pg_fail(err, PG_E_MISMATCH, "%s: only %s (rank %zu) has weights of rows", path,
                    host(t, a->is_there ? 0 : k), a->is_there ? (size_t)0 : k);
 }
 
@@ -415,7 +415,7 @@ done:
     return st;
 }
 
-/* "data.npz: all of 1,797 rows on 2 ranks, 3 ms"; n_picked 0: nothing was left out. */
+/* "data.npz: all of 1,797 rows on 2 ranks, 3 ms"; n_picked 0: everything was compared. */
 static pg_status note(pg_trainer *t, const pg__feed *f, uint64_t n_picked, double began,
                       pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* ranks_data.h - whether all ranks read the same data. */
+/* ranks_data.h - checks that all ranks read the same data. */
 #ifndef PG_TRAIN_MODEL_RANKS_DATA_H
 #define PG_TRAIN_MODEL_RANKS_DATA_H
 

@@ -56,9 +56,8 @@ done:
     return st;
 }
 
-/* The file that is there gets a second name, so that at every moment one whole file has one of
- * both. Where a file cannot have two names it changes its name; what a symbolic link leads to does
- * not. */
+/* Gives the existing file a second name, so that at every moment a complete file has one of the
+ * two. If a file cannot have two names, it is renamed; the target of a symbolic link is not. */
 static pg_status keep_older(const char *path, pg_err *err)
 {
     pg__str older = {0};
@@ -76,7 +75,7 @@ static pg_status keep_older(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* A run that came to its end needs nobody's care. */
+/* The state of a completed run need not be kept. */
 static int is_over(const char *path)
 {
     pg__resume_file f = {.io = NULL};
@@ -103,7 +102,7 @@ done:
 static pg_status move_aside(const char *path, const char *other, pg_err *err)
 {
     struct stat sb;
-    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* it stays; what it leads to gets a name */
+    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* the link stays; its target gets a name */
         (void)unlink(other);
         if (linkat(AT_FDCWD, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW) == 0)
             return PG_OK;
@@ -145,11 +144,11 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
     const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
     if (f)
         fclose(f);
-    if (n == 0 && S_ISREG(sb.st_mode)) /* empty, or not to be read: written anew */
+    if (n == 0 && S_ISREG(sb.st_mode)) /* empty or unreadable: written anew */
         return PG_OK;
     if (n == sizeof head && memcmp(head, magic, n) == 0)
         return PG_OK;
-    (void)pg_fail(err, PG_E_ARG, "%s: is there, and is no resume file of pgfit", PG_SHOW(path));
+    (void)pg_fail(err, PG_E_ARG, "%s: exists and is not a resume file of pgfit", PG_SHOW(path));
     pg_err_do(err, PG_DO_START_AFRESH, NULL);
     pg_err_arg(err, "elsewhere", "true");
     return PG_E_ARG;
@@ -229,7 +228,7 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "too short for a resume file");
     PG_TRY(pg__io_read(f->io, 0, raw, HEAD, err));
     if (memcmp(raw, magic, 8) != 0)
-        PG_FAIL(PG_E_FORMAT, "no resume file of pgfit");
+        PG_FAIL(PG_E_FORMAT, "not a resume file of pgfit");
     if (pg__le32(raw + 8) != 1)
         PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this program knows version 1",
                 (unsigned)pg__le32(raw + 8));
@@ -245,7 +244,7 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "too short for its %zu parts", n);
     PG_TRY(pg__io_read(f->io, HEAD, raw + HEAD, n_head - HEAD, err));
     if (pg__crc32(0, raw, n_head - 4) != pg__le32(raw + n_head - 4))
-        PG_FAIL(PG_E_FORMAT, "its head is damaged");
+        PG_FAIL(PG_E_FORMAT, "its header is damaged");
     for (size_t i = 0; i < n; i++)
         PG_TRY(read_entry(f, raw + HEAD + i * ENTRY, n_head, err));
 done:

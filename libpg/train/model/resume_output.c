@@ -1,11 +1,11 @@
-/* resume_output.c - which file at the run's output is its own: the state keeps its size, time and
- * number. They are in a part of their own, whose bytes change in place when the trained model has
- * been written behind the last state; so that part checks itself.
+/* resume_output.c - recognises the run's own file at its output path: the state holds the file's
+ * size, time and inode. They are a part of their own, which is changed in place once the trained
+ * model has been written after the last state; so that part has its own checksum.
  *
  *   0  8  size          16  8  nanoseconds      32  4  CRC-32 of the bytes before
  *   8  8  seconds       24  8  inode            36  4  0
  *
- * All of them 0: there is none. */
+ * All zeros: there is no file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "train/model/resume_file.h"
 #include "train/model/resume_output.h"
 
-/* It, or the folder of shards that stands for it. */
+/* The file, or the folder of shards in its place. */
 static int look(const char *path, struct stat *sb)
 {
     pg__str shards = {0};
@@ -60,7 +60,7 @@ int pg_resume_owns(const char *resume_file, const char *output)
     return found && memcmp(now, kept, sizeof kept) == 0;
 }
 
-/* Where it cannot be told the file is taken for another's: nothing is lost by that. */
+/* If this fails, the file counts as not the run's own, which is safe. */
 void pg__resume_wrote(const char *resume_file, const char *output)
 {
     unsigned char mark[PG__OUTPUT_BYTES];

@@ -1,16 +1,16 @@
-/* rows_at_once.c - what layers tell each other stays in a core's cache where few rows go through
- * the model at a time, and weights that no cache holds are read once for all of them. Measured with
- * predictions on one core, time for each row against 16 or 32 of them: MobileNetV2 one by one 0.6,
- * ResNet-50 eight by eight 0.97. The caches are those of a usual server, and not of the machine at
- * hand: so results do not depend on where they were made. */
+/* rows_at_once.c - with few rows at a time, activations stay in a core's cache; with more rows,
+ * weights that exceed the caches are read less often. Measured with predictions on one core, time
+ * per row relative to 16 or 32 rows at a time: MobileNetV2 with 1 row 0.6, ResNet-50 with 8 rows
+ * 0.97. The cache sizes are those of a typical server, not of the machine, so that results do not
+ * depend on where they were computed. */
 #include "train/model/rows_at_once.h"
 
 #include <string.h>
 
-#define OWN_CACHE    ((uint64_t)1 << 20)  /* bytes that a core has for itself */
-#define SHARED_CACHE ((uint64_t)16 << 20) /* of what all share */
+#define OWN_CACHE    ((uint64_t)1 << 20)  /* bytes of a core's own cache */
+#define SHARED_CACHE ((uint64_t)16 << 20) /* of the shared cache */
 
-/* Bytes of one row of a value; 0: it has no rows. *known: its other dimensions are. */
+/* Bytes of one row of a value; 0: it has no rows. *known: its other dimensions are known. */
 static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
 {
     uint64_t n = t->devs.backend->real_bytes;
@@ -26,7 +26,7 @@ static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
     return n;
 }
 
-/* The most that any operation of the forward pass reads and writes for a row. */
+/* The most bytes that any operation of the forward pass reads and writes per row. */
 static uint64_t most_bytes(const pg_trainer *t, int *known)
 {
     const pg__tape *tape = &t->net.built_params.tape;
@@ -43,7 +43,7 @@ static uint64_t most_bytes(const pg_trainer *t, int *known)
     return most;
 }
 
-/* Of what every row needs all of. */
+/* Bytes of the weights that every row needs as a whole. */
 static uint64_t weight_bytes(const pg_trainer *t)
 {
     uint64_t n = 0;

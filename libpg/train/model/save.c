@@ -1,10 +1,9 @@
-/* save.c - a trainer's model as a checkpoint: always of the model itself, as one device loads it.
+/* save.c - a trainer's model as a checkpoint: always the plain model, as one device loads it.
  *
- * The trainer is shown as a store that holds what a legacy .h5 would hold: variables by layer, the
- * description, what it was compiled with, the optimizer's state; bytes are read from the device, or
- * from a snapshot: then the trainer may be making steps meanwhile. Everything else is the
- * converter's and the formats' work, as for any other file: the path layout, .keras, reading back
- * what was written. */
+ * Presents the trainer as a store with the content of a legacy .h5: variables by layer, the
+ * description, the training configuration, the optimizer's state. Bytes are read from the device or
+ * from a snapshot, during which the trainer may run steps. The converter and the formats do the
+ * rest, as for any other file: the path layout, .keras, reading back what was written. */
 #include "train/model/save.h"
 
 #include <stdio.h>
@@ -22,7 +21,7 @@
 #include "train/model/slots.h"
 #include "train/step/step.h"
 
-/* Where a tensor's values are. */
+/* The source of a tensor's values. */
 typedef struct piece {
     enum { PARAM, SLOT, NUMBER, ZEROS } kind;
     size_t slot, param;
@@ -44,7 +43,7 @@ static const pg__optimiser *optimiser_of(const shown *s)
     return s->from ? &s->from->optimiser : &s->t->compiled.optimiser;
 }
 
-/* n bytes of a parameter's values, as the device has them. */
+/* n bytes of a parameter's values, in the device's type. */
 static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, size_t n,
                        pg_err *err)
 {
@@ -103,7 +102,7 @@ static pg_status add_piece(shown *s, const piece *p, pg_err *err)
 
 /* ---- weights ---- */
 
-/* Variables of one layer of the model, those that are trained first, as Keras lists them. */
+/* Variables of one layer of the model, trained ones first, as in Keras. */
 static pg_status show_layer(pg_store *store, shown *s, size_t top, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -162,7 +161,7 @@ static piece piece_of(const shown *s, const pg__state_entry *e)
     return p;
 }
 
-/* Names must differ, and nothing else is asked of them. */
+/* Names must only be distinct. */
 static pg_status distinct_name(pg__str *name, const pg_store *store, size_t *n_again, pg_err *err)
 {
     for (size_t i = 0; i < pg_store_n_state(store); i++)
@@ -237,7 +236,7 @@ static pg_status show_training(pg_store *store, shown *s, int zip, pg_err *err)
     pg_status st = PG_OK;
     for (size_t k = 0; k < s->t->net.n_outputs; k++)
         n_losses += (size_t)s->t->compiled.objectives[k].has_loss;
-    if (n_losses == 0) /* opened for predictions: it was never compiled */
+    if (n_losses == 0) /* opened for predictions, so never compiled */
         return PG_OK;
     PG_TRY(show_state(store, s, err));
     PG_TRY(pg__compiled_text(&text, s->t, optimiser_of(s), !zip, err));
@@ -247,14 +246,14 @@ done:
     return st;
 }
 
-/* What goes into a file, by its name. */
+/* The content of a file, by its name. */
 typedef struct target {
     const char *to; /* as pg_convert_opts.to */
     int described;  /* the description is needed, if only to name groups */
-    int full;       /* and compiled, with the optimizer's state */
+    int full;       /* with the training configuration and the optimizer's state */
 } target;
 
-/* Whose file it is. Kernels of Keras 1 were turned when they were read. */
+/* The Keras version of the file. Kernels of Keras 1 were converted when they were read. */
 static const char *version_of(const pg_trainer *t)
 {
     if (t->net.keras_version && t->net.graph->dialect != 1)
@@ -303,7 +302,7 @@ static int ends_with(const char *path, const char *suffix)
     return n > k && strcasecmp(path + n - k, suffix) == 0;
 }
 
-/* Keras to 2.11 writes the legacy layout whatever the name. */
+/* Keras to 2.11 always writes the legacy layout. */
 static int has_paths(const pg_trainer *t)
 {
     int major = 0, minor = 0;
@@ -353,7 +352,7 @@ static uint64_t stored_bytes(const pg_store *store)
     return n;
 }
 
-/* One file and a proof of it. */
+/* A file and the data to prove it. */
 typedef struct proof {
     const pg__save_order *order;
     pg_trainer *t;
@@ -375,8 +374,8 @@ static pg_write_opts write_opts(const pg__save_order *o, proof *p)
                            .user = p};
 }
 
-/* What no HDF5 file holds (a name beyond an object header), or is larger than a file may be,
- * becomes a folder of shards beside it. */
+/* A model that HDF5 cannot hold (a name too long for an object header), or larger than a file may
+ * be, becomes a folder of shards next to the path. */
 static pg_status save_shards(pg__saved *out, pg_store *store, const pg__save_order *o, proof *p,
                              int oversized, pg_err *err)
 {
@@ -474,7 +473,7 @@ pg_status pg_trainer_check_output(pg_trainer *t, const char *path, const pg_save
     return st == PG_OK ? pg__sink_check(path, &sink, err) : st;
 }
 
-/* Where the suffix begins that says the format. */
+/* The start of the suffix that gives the format. */
 static size_t stem_of(const char *path)
 {
     static const char *const weights = ".weights.h5";
@@ -484,7 +483,7 @@ static size_t stem_of(const char *path)
     return dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Is something there, or the folder of the shards that it would have become? */
+/* Does the file, or the folder of its shards, exist? */
 static int is_taken(const char *path)
 {
     struct stat sb;
@@ -496,7 +495,8 @@ static int is_taken(const char *path)
     return there;
 }
 
-/* Somebody made a file of that name while this one was trained: neither is lost. */
+/* Another file took the name during training: saves under a similar one, so that neither is lost.
+ */
 static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     enum { MOST = 100 };
@@ -519,8 +519,8 @@ static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts
     return st == PG_OK ? PG_OK : first;
 }
 
-/* The state of the run that came before knows the file that is its own now. */
-static void tell_state(const pg_trainer *t, const char *path)
+/* Records in the state of the run that the file is its own. */
+static void record_output(const pg_trainer *t, const char *path)
 {
     const size_t n = strlen(path);
     if (t->loop.output && strcmp(t->loop.output, path) == 0 && t->loop.saved &&
@@ -535,7 +535,7 @@ pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *o
     const pg_status st =
         pg__rank_of(t->ranks) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
     if (st == PG_OK && pg__rank_of(t->ranks) == 0)
-        tell_state(t, path);
+        record_output(t, path);
     const pg_status met = pg__opt_shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }

@@ -1,21 +1,21 @@
-/* save.h - a trainer's model as a file: as it stands, or, in any thread, as a snapshot has it. */
+/* save.h - a trainer's model as a file: the current state or, from any thread, a snapshot. */
 #ifndef PG_TRAIN_MODEL_SAVE_H
 #define PG_TRAIN_MODEL_SAVE_H
 
 #include "train/step/step.h"
 
 typedef struct pg__save_order {
-    const char *path;         /* its suffix says the format, as for pg_trainer_save() */
-    const pg__snapshot *from; /* NULL: from the trainer's device, by the thread that trains */
+    const char *path;         /* its suffix gives the format, as for pg_trainer_save() */
+    const pg__snapshot *from; /* NULL: from the trainer's device, in the training thread */
     int force;                /* replace an existing file */
     int full;                 /* .h5: description, training configuration and optimizer state too */
-    int dry_run;              /* see whether it could be written */
-    int prove;                /* of a snapshot: pg__prove() before the file gets its name */
-    int unread;               /* do not even compare the file with what was to be written */
-    uint64_t max_shard_bytes; /* more than this becomes `path`.shards; 0: no limit */
+    int dry_run;              /* check only whether it could be written */
+    int prove;                /* for a snapshot: pg__prove() before the file gets its name */
+    int unread;               /* do not even read the file back */
+    uint64_t max_shard_bytes; /* a larger model becomes `path`.shards; 0: no limit */
 } pg__save_order;
 
-/* What was written. */
+/* The result. */
 typedef struct pg__saved {
     char *path; /* the file, or the folder of shards */
     pg__strs notes;
@@ -24,9 +24,8 @@ void pg__saved_fini(pg__saved *s);
 
 pg_status pg__save(pg__saved *out, pg_trainer *t, const pg__save_order *o, pg_err *err);
 
-/* Opens a checkpoint as the trainer opens one, and compares every value that it would take from
- * there with the snapshot's, bit by bit; full: the optimizer's state too. PG_E_MISMATCH says what
- * differs. */
+/* Opens a checkpoint as the trainer does, and compares every value that it would take with the
+ * snapshot's, bit by bit; full: the optimizer's state too. PG_E_MISMATCH says what differs. */
 pg_status pg__prove(pg_trainer *t, const pg__snapshot *s, const char *path, int full, pg_err *err);
 
 #endif

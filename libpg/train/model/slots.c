@@ -1,4 +1,4 @@
-/* slots.c - where the optimizer's state stands in a file.
+/* slots.c - the order of the optimizer's state in a file.
  *
  *             to 2.2         2.3            tf.keras to 2.10   2.11 - 2.15        Keras 3
  *   first     steps          steps          steps              steps              steps, rate
@@ -11,9 +11,9 @@
  *   Nadam     n n            product, n n   product, n n       by parameter       product first
  *   Lion                                                       n                  n
  *   Ftrl                                    by parameter       by parameter       by parameter
- *   use_ema                                                    n averages behind the first
+ *   use_ema                                                    n averages after the first
  *
- * (a) from 2.1 on also n of one element, with amsgrad whole ones; (b) a third n with amsgrad only;
+ * (a) from 2.1 on also n of one element, whole ones with amsgrad; (b) a third n only with amsgrad;
  * (c) m and v of each, then all maxima with amsgrad.
  *
  * n: one array per trained variable, in the order of trainable_weights. Seen in files of 2.0.9,
@@ -37,7 +37,7 @@ pg__era pg__era_of(const pg_trainer *t)
         return PG__ERA_THREE;
     if (!t->compiled.optimiser.legacy)
         return PG__ERA_NEW;
-    if (!t->net.rules->clip_all_together) /* not of the package of its own */
+    if (!t->net.rules->clip_all_together) /* not in standalone Keras */
         return PG__ERA_OLD;
     return t->net.rules->bce_adds_epsilon ? PG__ERA_2_3 : PG__ERA_2_2;
 }
@@ -106,7 +106,7 @@ pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era er
         PG_TRY(add_all(out, t, PG__STATE_SLOT, PG_SLOT_AVERAGE, err));
     if (is(t, "Nadam") && era != PG__ERA_2_2 && era != PG__ERA_NEW)
         PG_TRY(add(out, PG__STATE_PRODUCT, 0, 0, err));
-    if (is(t, "SGD") && n_slots == 0) { /* kept, and never used */
+    if (is(t, "SGD") && n_slots == 0) { /* stored but never used */
         if (era != PG__ERA_OLD && era != PG__ERA_THREE)
             PG_TRY(add_all(out, t, PG__STATE_ZEROS, 0, err));
         goto done;
@@ -181,8 +181,8 @@ pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const p
 
 /* ---- reading ---- */
 
-/* A LossScaleOptimizer's in a .keras has all of the one in it once more; in Keras 3's legacy .h5 it
- * has four numbers of its own. */
+/* In a .keras, a LossScaleOptimizer's state has that of the inner optimizer twice; in Keras 3's
+ * legacy .h5 it has four numbers of its own. */
 static int is_inner(const pg_weight *w)
 {
     return strstr(w->name, "inner_optimizer/") != NULL;
@@ -192,7 +192,7 @@ static int is_of_scale(const pg_weight *w)
     return strncmp(w->name, "loss_scale_optimizer/", 21) == 0 && w->rank == 0;
 }
 
-/* The tensors that are the optimizer's: the path layout keeps metrics beside them. */
+/* The optimizer's tensors: the path layout also stores metrics. */
 static size_t list_stored(size_t *at, const pg_store *file)
 {
     size_t n = 0;
@@ -261,15 +261,15 @@ done:
     return st;
 }
 
-/* Finds which list the file's tensors are, if one of the trainer's era: as Keras writes it, or with
- * the arrays that it does not use. */
+/* Finds the list that matches the file's tensors, if it is of the trainer's era: as Keras writes
+ * it, or with the arrays that it does not use. */
 static pg_status find_list(pg__state_list *out, int *found, const pg_trainer *t,
                            const pg_store *file, const size_t *at, size_t n, pg_err *err)
 {
     const pg__era own = pg__era_of(t);
     pg_status st = PG_OK;
     *found = 0;
-    if (t->net.graph->dialect == 1) /* Keras 1 sorts it by names */
+    if (t->net.graph->dialect == 1) /* Keras 1 sorts it by name */
         return PG_OK;
     for (int as_written = 1; !*found && as_written >= 0; as_written--) {
         pg__state_list_fini(out);
@@ -313,8 +313,8 @@ static pg_status take_entry(void *ctx, const pg__state_entry *e, pg_store *file,
     return read_entry(k->t, e, file, i, err);
 }
 
-/* Keras saves an optimizer that never made a step as its counter, Keras 3 with the rate beside it:
- * nothing to take, and nothing to tell. */
+/* Keras saves an unused optimizer as just its counter, Keras 3 with the learning rate: there is
+ * nothing to take or report. */
 static pg_status is_unused(int *out, pg_store *file, pg_err *err)
 {
     size_t *at = pg__mem_array(pg_store_n_state(file), sizeof *at);
@@ -348,7 +348,7 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
     if (taken && !k.has_product)
         pg__optimiser_recount(&t->compiled.optimiser);
     if (taken)
-        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: goes on after %s update%s of %s",
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: continues after %s update%s of %s",
                                PG_SHOW(name), PG_NUM(t->compiled.optimiser.iterations),
                                t->compiled.optimiser.iterations == 1 ? "" : "s",
                                t->compiled.optimiser.name));

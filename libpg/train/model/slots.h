@@ -1,5 +1,5 @@
-/* slots.h - the optimizer's state as files of Keras list it. Only the order counts there: names are
- * free, and every generation has an order of its own (slots.c). */
+/* slots.h - the optimizer's state as Keras' files list it. Only the order matters: names are
+ * arbitrary, and every generation has its own order (slots.c). */
 #ifndef PG_TRAIN_MODEL_SLOTS_H
 #define PG_TRAIN_MODEL_SLOTS_H
 
@@ -18,7 +18,7 @@ typedef enum pg__state_kind {
     PG__STATE_RATE,    /* the learning rate */
     PG__STATE_PRODUCT, /* Nadam: product of the momenta so far */
     PG__STATE_SLOT,    /* of one parameter */
-    PG__STATE_ZEROS,   /* as large as a parameter, unused */
+    PG__STATE_ZEROS,   /* shaped like a parameter, unused */
     PG__STATE_ZERO     /* one element, unused */
 } pg__state_kind;
 
@@ -32,22 +32,22 @@ typedef struct pg__state_list {
     size_t n, cap;
 } pg__state_list;
 
-/* The era that the trainer's own files are of. */
+/* The era of the trainer's own files. */
 pg__era pg__era_of(const pg_trainer *t);
 
-/* What a file of that era lists, in its order: as the trainer's Keras writes it, or else the other
- * way. Standalone Keras from 2.1 on adds one-element slots for Adam without amsgrad; Keras 3 lists
- * the learning rate where no schedule counts it. */
+/* The list of a file of that era, in its order: as the trainer's Keras writes it, or else the other
+ * variant. Standalone Keras from 2.1 on adds one-element slots for Adam without amsgrad; Keras 3
+ * lists the learning rate unless a schedule sets it. */
 pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
                             pg_err *err);
 void pg__state_list_fini(pg__state_list *l);
 
-/* "Adam/m/dense/kernel:0": a name for an entry as that era would give it. */
+/* "Adam/m/dense/kernel:0": the name of an entry in that era. */
 pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
                          pg_err *err);
 
-/* Visits the entries of the trainer's own list with their tensors, i of the state, in a file;
- * *found 0: the file has n tensors of state, but not that list. */
+/* Visits the entries of the trainer's own list with their tensors in a file, i in the state; *found
+ * 0: the file has n tensors of state, but not that list. */
 typedef pg_status (*pg__state_visit)(void *ctx, const pg__state_entry *e, pg_store *file, size_t i,
                                      pg_err *err);
 pg_status pg__state_walk(int *found, size_t *n, const pg_trainer *t, pg_store *file,
@@ -56,7 +56,7 @@ pg_status pg__state_walk(int *found, size_t *n, const pg_trainer *t, pg_store *f
 /* Tensor i of a file's state, a scalar. */
 pg_status pg__state_number(double *out, pg_store *file, size_t i, pg_err *err);
 
-/* Takes the optimizer's state from a file, and tells it or why not in a note; name: of the file. */
+/* Takes the optimizer's state from a file, and notes that, or why not; name: the file's. */
 pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err);
 
 #endif

@@ -1,9 +1,8 @@
-/* summary.c - a model as model.summary() of Keras 2.15 prints it: keras/src/utils/layer_utils.py,
+/* summary.c - prints a model like model.summary() of Keras 2.15: keras/src/utils/layer_utils.py,
  * print_summary(), print_row(), readable_memory_size().
  *
- * Three columns where the layers follow each other, four with "Connected to" where they do not.
- * Layers stand in the order of the config, which is the order of Model.layers that get_config()
- * walks. Keras counts characters, not bytes. */
+ * Three columns for a chain of layers, else four with "Connected to". Layers are in the order of
+ * the config, which is that of Model.layers. Keras counts characters, not bytes. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -44,7 +43,7 @@ static size_t first_chars(const char *s, size_t n)
     return i;
 }
 
-/* How much of a cell goes into this line: a line ends behind the first tuple, list or text. */
+/* How much of a cell goes into this line, which may break after the first tuple, list or text. */
 static size_t fit_cell(const char *s, size_t width)
 {
     static const char *const breaks[] = {"),", "},", "],", "',"};
@@ -65,7 +64,7 @@ static pg_status pad(pg__str *out, size_t line, size_t to, pg_err *err)
     return st;
 }
 
-/* Cells longer than their column go on in the next line. */
+/* Cells longer than their column continue on the next line. */
 static pg_status print_row(summary *s, const char *const *cells, pg_err *err)
 {
     const char *left[4] = {""};
@@ -141,7 +140,7 @@ done:
     return st;
 }
 
-/* As Python writes a list of texts. */
+/* As Python prints a list of strings. */
 static pg_status add_connections(pg__str *out, const pg__model *m, const pg__layer *l, pg_err *err)
 {
     size_t n = 0;
@@ -225,8 +224,8 @@ static pg_status print_total(summary *s, const char *what, int trained, int othe
 
 /* ---- the whole ---- */
 
-/* Does every layer follow the one before it? A chain has one input, no call with two, no layer that
- * is called twice, and nothing that is used twice. */
+/* Are the layers a chain? It has one input, no call with two inputs, no layer called twice, and no
+ * result used twice. */
 static pg_status find_columns(summary *s, pg_err *err)
 {
     const pg__model *m = s->graph->root;
@@ -260,7 +259,7 @@ static pg_status read_model(summary *s, const pg_train_opts *o, pg_err *err)
     m = s->graph->root;
     PG_TRY(pg__rules_of(&opts.rules, NULL, err));
     PG_TRY(pg__leaves_of(&s->leaves, m, s->graph->dialect, err));
-    for (size_t k = 0; k < m->n_inputs; k++) { /* a batch that the model fixes is shown */
+    for (size_t k = 0; k < m->n_inputs; k++) { /* a fixed batch size is shown */
         pg__dims shape;
         pg__elem elem;
         if (pg__input_shape(&shape, &elem, m, &m->layers[m->inputs[k].layer], NULL) == PG_OK &&

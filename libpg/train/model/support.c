@@ -1,6 +1,6 @@
-/* support.c - which kinds of devices can train a layer class: a small model of it is made into
- * operations, forward and backward, and these are looked up. Its config has a word for everything
- * that some class asks for; others do not look at it. */
+/* support.c - which kinds of devices can train a layer class: lowers a small model with it to
+ * operations, forward and backward, and looks these up. Its config has every key that any class
+ * requires; other classes ignore them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static const char config[] =
     "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"inner\", \"units\": 4}}, "
     "\"cell\": {\"class_name\": \"LSTMCell\", \"config\": {\"name\": \"inner\", \"units\": 4}}";
 
-/* Sizes of one row: as few dimensions as will do. */
+/* Shapes of a row; the first that works is used. */
 static const char *const shapes[] = {"4", "4,4", "4,4,4", "4,4,4,4", "2,4,4,4,4"};
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -32,7 +32,7 @@ typedef struct ops {
     unsigned char used[PG__N_OPS];
 } ops;
 
-/* What no other class may see. */
+/* Keys that only one class accepts. */
 #define HEADS ", \"head_dim\": 2, \"num_query_heads\": 2, \"num_key_value_heads\": 1"
 static const struct {
     const char *class_name, *keys;
@@ -53,7 +53,7 @@ static const char *extra_of(const char *class_name)
     return "";
 }
 
-/* A Dense stands in front, so that something is trained there, unless ids are asked for. */
+/* With a Dense before the layer, so that gradients reach it, unless it takes ids. */
 static int model_text(char *out, size_t room, const char *class_name, const char *shape, int n_in,
                       int dense)
 {
@@ -73,7 +73,7 @@ static int model_text(char *out, size_t room, const char *class_name, const char
     return n > 0 && (size_t)n < room;
 }
 
-/* The gradient of everything that is trained, as if the model's results were its loss. */
+/* Adds the gradients of all trained variables, as if the model's results were its loss. */
 static pg_status add_backward(pg__lowered *m, pg_err *err)
 {
     const pg__activity_attrs squares = {0, 1};
@@ -112,7 +112,7 @@ done:
     return st;
 }
 
-/* Both in float and in double: the CPU's back end falls back on them. */
+/* In float and double: the CPU's back end falls back on these. */
 static int is_everywhere_on_hosts(const pg__op *op)
 {
     return op->ref_f32 && op->ref_f64;
@@ -133,11 +133,11 @@ pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err)
         out->why = out->why ? out->why : "not covered";
         return PG_OK;
     }
-    found = strcmp(name, "InputLayer") == 0; /* becomes no operation */
+    found = strcmp(name, "InputLayer") == 0; /* has no operation */
     for (size_t k = 0; !found && k < N_SHAPES * 4; k++) {
         pg_err why = {0};
         if (!model_text(text, sizeof text, name, shapes[k / 4], k & 1 ? 2 : 1, !(k & 2)))
-            return pg_fail(err, PG_E_ARG, "%s: no class of Keras", name);
+            return pg_fail(err, PG_E_ARG, "%s: not a class of Keras", name);
         st = try_model(&o, text, &why);
         if (st == PG_E_NOMEM)
             return pg__nomem(err);

@@ -14,7 +14,7 @@
 #include "train/rules/rules.h"
 #include "train/step/step.h"
 
-/* Inputs and outputs are known by their layers. */
+/* Inputs and outputs are named after their layers. */
 static pg_status name_ends(pg_trainer *t, pg_err *err)
 {
     const pg__model *m = t->net.graph->root;
@@ -57,8 +57,8 @@ done:
     return st;
 }
 
-/* get_weights() of Keras: all of a layer's trainable variables, then its others, layer by layer of
- * the model itself. */
+/* The order of Keras' get_weights(): for each of the model's layers, its trainable variables, then
+ * its others. */
 static pg_status order_params(pg_trainer *t, const pg__lowered *low, pg_err *err)
 {
     size_t at = 0, first = 0;
@@ -87,7 +87,7 @@ static pg_status read_penalties(pg_trainer *t, pg_err *err)
         pg__penalty *p = &t->vars.penalties[i];
         PG_TRY(pg__penalty_of(p, &t->net.built_params.params[i], err));
         if (t->net.rules->keras3 && !t->net.built_params.params[i].trained)
-            p->l1 = p->l2 = 0; /* Keras 2 tells it with the loss */
+            p->l1 = p->l2 = 0; /* Keras 2 includes it in the loss */
         t->vars.has_regularizers |= p->l1 != 0 || p->l2 != 0;
         t->vars.has_constraints |= p->constraint != PG__FREE;
     }
@@ -95,7 +95,7 @@ done:
     return st;
 }
 
-/* Rules that change numbers whose gradient is 0, and leave them alone where Keras has none. */
+/* Rules that change a variable whose gradient is 0, where Keras leaves rows without a gradient. */
 static int moves_without_gradient(const pg__optimiser *o)
 {
     switch (pg__optimiser_kind_of(o)) {
@@ -109,9 +109,9 @@ static int moves_without_gradient(const pg__optimiser *o)
     }
 }
 
-/* An Embedding's gradient is a list of its ids' occurrences in Keras 2, unless a regularizer's is
- * added to it: it clips these and adds them up afterwards, and most of tf.keras' older optimizers
- * change only the rows that are in the list. */
+/* In Keras 2 an Embedding's gradient is a list with one entry per occurrence of an id, unless a
+ * regularizer's is added. Keras clips these entries before it adds them up, and most of tf.keras'
+ * older optimizers change only the rows in the list. */
 static pg_status note_listed_ids(pg_trainer *t, pg_err *err)
 {
     const pg__optimiser *o = &t->compiled.optimiser;
@@ -166,7 +166,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     PG_TRY(order_params(t, low, err));
     PG_TRY(read_penalties(t, err));
     PG_TRY(note_listed_ids(t, err));
-    for (size_t i = 0; i < t->vars.n_params; i++) /* 64-byte pieces in every type */
+    for (size_t i = 0; i < t->vars.n_params; i++) /* keeps pieces 64-byte aligned in every type */
         t->vars.offsets[i + 1] = t->vars.offsets[i] + (t->vars.n_elems[i] + PG_ALIGN / 4 - 1) /
                                                           (PG_ALIGN / 4) * (PG_ALIGN / 4);
     for (size_t k = 0; k < t->net.n_inputs; k++)
@@ -193,7 +193,7 @@ done:
 
 /* ---- what it is trained for ---- */
 
-/* The schedule that is asked for, or the one in the optimizer's config. */
+/* The requested schedule, or the one in the optimizer's config. */
 static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json *optimizer,
                                pg_err *err)
 {
@@ -219,7 +219,7 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
     PG_TRY(pg__optimiser_follow(&t->compiled.optimiser, t->compiled.schedule, err));
     if (t->compiled.schedule && pg__era_of(t) <= PG__ERA_2_3)
         PG_TRY(pg__strs_printf(&t->report.notes, err,
-                               "Keras %s has no %s: full models will tell the rate of the moment",
+                               "Keras %s has no %s: full models will store the current rate",
                                t->net.rules->name, pg__schedule_name(t->compiled.schedule)));
 done:
     return st;
@@ -286,7 +286,7 @@ done:
     return st;
 }
 
-/* The version that the description names, or the file around it ("keras 2.2.4, tensorflow"). */
+/* The version named in the description, or else in the file ("keras 2.2.4, tensorflow"). */
 static pg_status read_version(pg_trainer *t, const pg_store *file, pg_err *err)
 {
     const char *said = pg__json_get_str(t->net.graph->json, "keras_version");
@@ -310,7 +310,7 @@ static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
     return PG_OK;
 }
 
-/* What the model's file says of its training, or the file that was named instead. */
+/* Reads the training configuration of the model's file, or of the file named instead. */
 static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_opts *o,
                                const pg_store *own, pg_err *err)
 {
@@ -325,14 +325,15 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
         goto done;
     }
     if (o->compile_from && !out->optimizer.n && !out->loss.n)
-        PG_FAIL(PG_E_UNKNOWN, "%s: says nothing of training: no full model that was compiled",
+        PG_FAIL(PG_E_UNKNOWN,
+                "%s: has no training configuration: not a full model that was compiled",
                 PG_SHOW(path));
 done:
     pg_store_close(other);
     return st;
 }
 
-/* What a full model says of its training goes before defaults, and behind what is asked for. */
+/* Options override the training configuration of a full model, which overrides defaults. */
 static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const pg_store *file,
                                pg_err *err)
 {
@@ -340,7 +341,7 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
     pg__compiled said = {.legacy = -1};
     pg_status st = PG_OK;
     if (o.for_prediction) {
-        o.optimizer = "SGD"; /* which keeps nothing */
+        o.optimizer = "SGD"; /* it has no state */
         o.schedule = o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
     } else if (o.compile_from || (file && (!o.loss || !(o.optimizer || o.optimizer_json)))) {
         PG_TRY(read_compiled(&said, t, asked, file, err));
@@ -365,9 +366,8 @@ done:
     return st;
 }
 
-/* The model, and its file as the weights are read from it; NULL where it is a description alone.
- * Where weights cannot be read for what the model is, *late says why: what cannot be trained is
- * told before that. */
+/* Opens the model and, for its weights, its file; NULL for a mere description. If the model's kind
+ * prevents reading weights, *late says why: layers that cannot be trained are reported first. */
 static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const pg_train_opts *o,
                             pg_err *err)
 {
@@ -394,7 +394,7 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
     return st;
 }
 
-/* From the file given, from the model's own, or by the initializers of its config. */
+/* Starts from the given file, the model's own, or the initializers of its config. */
 static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *own, pg_err *err)
 {
     const char *path = o->weights ? o->weights : o->model;
@@ -403,7 +403,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     pg_status st = PG_OK;
     PG_TRY(pg__transfer_tell(t, o, err));
     if (o->weights) {
-        /* the new head fits no description that the file may lack */
+        /* with a new head the model's text does not describe the file */
         const char *text = o->replace_head ? NULL : t->net.graph->text;
         PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, o->part, text, err));
         from = given;
@@ -432,7 +432,7 @@ done:
     return st;
 }
 
-/* Behind the devices: model, training and weights. */
+/* The rest after the devices: model, training and weights. */
 static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;

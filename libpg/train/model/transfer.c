@@ -1,7 +1,7 @@
 /* transfer.c - weights by name, as far as they fit. Keras' load_weights(by_name=True,
- * skip_mismatch=True) does this and says nothing where nothing fits; here every layer is accounted
- * for. Names are compared without regard to models that layers stand in: a base that was saved
- * alone fits where it became a layer of another model, and the other way round. */
+ * skip_mismatch=True) does this, but says nothing if nothing fits; here every layer is accounted
+ * for. Names are compared without the models that contain them: a base model saved alone fits one
+ * that is a layer of another model, and vice versa. */
 #include "train/model/transfer.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "train/rules/rules.h"
 
 #define MAX_UNITS    100000000
-#define NAMES_IN_ALL 12 /* of a list for people */
+#define NAMES_IN_ALL 12 /* names shown of a list */
 
 /* ---- the description ---- */
 
@@ -38,7 +38,7 @@ static pg_status read_head(uint64_t *units, char name[64], const pg__piece_of *p
     return PG_OK;
 }
 
-/* What o->replace_head says of each output; *pieces is to be freed. */
+/* The part of o->replace_head for each output; the caller frees *pieces. */
 static pg_status pieces_of(pg__piece_of **pieces, const pg__graph *g, const pg_train_opts *o,
                            pg_err *err)
 {
@@ -100,13 +100,12 @@ pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     uint64_t n = 0, frozen = 0;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->vars.n_params && o->freeze; i++) {
-        const int could = t->net.built_params.params[i].var->trainable; /* no statistics */
+        const int could = t->net.built_params.params[i].var->trainable; /* excludes statistics */
         n += could ? t->vars.n_elems[i] : 0;
         frozen += could && !t->vars.trained[i] ? t->vars.n_elems[i] : 0;
     }
     if (o->freeze && frozen == n)
-        PG_TRY(pg__strs_printf(&t->report.notes, err,
-                               "freeze: no layer is left that could be trained"));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "freeze: no layer is left to train"));
     else if (o->freeze)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "freeze: %s of %s parameters are not trained",
                                PG_NUM(frozen), PG_NUM(n)));
@@ -116,10 +115,10 @@ done:
 
 /* ---- the weights ---- */
 
-/* What the file has for one variable of the model. */
+/* The file's tensor for a variable of the model. */
 typedef struct found {
-    size_t weight; /* PG_NONE: nothing */
-    int again;     /* more than one */
+    size_t weight; /* PG_NONE: not found */
+    int again;     /* found more than once */
 } found;
 
 typedef struct taking {
@@ -154,7 +153,7 @@ static int read_name(const taking *g, const pg__owner_table *table, const char *
     return 0;
 }
 
-/* Files of Keras 3 say "kernel" in a group that has the name of the layer. */
+/* Files of Keras 3 have "kernel" in a group named after the layer. */
 static pg_status place_weight(taking *g, const pg__owner_table *table, size_t i, int *placed,
                               pg_err *err)
 {
@@ -179,7 +178,7 @@ done:
     return st;
 }
 
-/* Names of the file that nothing of the model answers to: its layers, or the names themselves. */
+/* Names in the file without a counterpart in the model: of layers, or else of tensors. */
 static pg_status add_other(taking *g, size_t i, pg_err *err)
 {
     const pg_weight *w = pg_store_weight(g->file, i);
@@ -195,7 +194,7 @@ static pg_status add_other(taking *g, size_t i, pg_err *err)
     return st;
 }
 
-/* May the leaf be taken? Else the reason becomes a line of g->unfit, or g->missing has its name. */
+/* Can the leaf be taken? If not, adds the reason to g->unfit, or its name to g->missing. */
 static pg_status judge(taking *g, size_t leaf, size_t first, int *fits, pg_err *err)
 {
     const pg__leaf *l = &g->t->net.leaves.v[leaf];
@@ -313,7 +312,7 @@ static pg_status report(const taking *g, const char *path, pg_err *err)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %zu more layers were not taken",
                                PG_SHOW(path), g->unfit.n - NAMES_IN_ALL));
     PG_TRY(note_list(t, path, "has nothing for", &g->missing, err));
-    PG_TRY(note_list(t, path, "has what the model has not", &g->others, err));
+    PG_TRY(note_list(t, path, "has what the model does not have", &g->others, err));
 done:
     return st;
 }
@@ -350,8 +349,9 @@ static pg_status take_all(pg_trainer *t, pg_store *file, const char *path, int *
         st = pg_fail(err, PG_E_MISMATCH,
                      "no layer in it has the name and the shapes of one of the model's");
         if (has_no_names(file))
-            pg_err_hint(err, "a .weights.h5 knows no names of layers: take the .keras, or a legacy "
-                             ".h5");
+            pg_err_hint(err,
+                        "a .weights.h5 does not store layer names: use the .keras, or a legacy "
+                        ".h5");
         else
             pg_err_do(err, PG_DO_RENAME, NULL);
         list_reasons(&g, err);
@@ -378,7 +378,7 @@ done:
     return st;
 }
 
-/* Is it one of the layers that were given another number of classes? */
+/* Marks the layers that got a new number of classes. */
 static pg_status mark_heads(unsigned char *is_head, pg_trainer *t, const pg_train_opts *o,
                             pg_err *err)
 {
@@ -413,11 +413,11 @@ pg_status pg__transfer_load(pg_trainer *t, const pg_train_opts *o, pg_store *fil
         const pg__leaf *l = &t->net.leaves.v[i];
         if (l->vars.n == 0 || g.taken[i] || is_head[i])
             continue;
-        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model beside its new head: %s",
+        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model apart from its new head: %s",
                      PG_SHOW(l->layer->name));
         list_reasons(&g, err);
         pg_err_set(err, "init_from", "%s", path);
-        pg_err_arg(err, "note", "takes what fits, and says what does not");
+        pg_err_arg(err, "note", "takes what fits and reports what does not");
         break;
     }
 done:

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#define WORTH 0.2 /* of the samples per second, for a doubling */
+#define WORTH 0.2 /* required gain in samples per second for a doubling */
 
-/* How often n can be halved, rounded up. */
+/* log2 n, rounded up. */
 static double halvings(size_t n)
 {
     double k = 0;
@@ -35,14 +35,14 @@ double pg__share_seconds(const pg__link *l, size_t n, double n_bytes, const pg__
            others / (double)n * n_bytes / rate;
 }
 
-/* Of bucket k among n parties, in the step or behind the update. */
+/* The sum of bucket k among n parties. */
 static double sum_seconds(const pg__link *l, size_t n, const pg__load *load, size_t k)
 {
     return load->is_sharded && !load->sums_whole ? pg__share_seconds(l, n, load->bytes[k], load)
                                                  : pg__sum_seconds(l, n, load->bytes[k]);
 }
 
-/* The updated weights, to all. */
+/* Sending the updated weights to all. */
 static double spread_seconds(const pg__layout *l, const pg__load *load)
 {
     double s = 0;
@@ -52,8 +52,8 @@ static double spread_seconds(const pg__layout *l, const pg__load *load)
     return s;
 }
 
-/* What each tells all others. */
-static double told_seconds(const pg__layout *l, const pg__load *load)
+/* The exchange of other numbers. */
+static double exchange_seconds(const pg__layout *l, const pg__load *load)
 {
     double s = 0;
     if (l->per_host > 1)
@@ -65,8 +65,8 @@ static double told_seconds(const pg__layout *l, const pg__load *load)
     return s;
 }
 
-/* Where cores move what is exchanged the backward pass stands still meanwhile, and all that is left
- * of it comes later. */
+/* If the computing cores move the data, the backward pass stops meanwhile, and its remainder is
+ * delayed. */
 pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__load *load)
 {
     pg__parts_of_step s = {.compute = p->compute, .update = p->update, .rest = p->rest};
@@ -90,7 +90,7 @@ pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__
         is_free = begin + inner + outer;
         s.exchange += inner + outer;
     }
-    const double behind = told_seconds(l, load) + spread_seconds(l, load);
+    const double behind = exchange_seconds(l, load) + spread_seconds(l, load);
     s.exchange += behind;
     s.shown = fmax(s.compute + late, is_free) - s.compute + behind;
     if (load->is_sharded)

@@ -1,6 +1,5 @@
-/* scaling_link.c - pg_plan_measure(): of a plan's links, what the processes of a job find out
- * between themselves. The job ends with that: a plan times what one process computes, undisturbed.
- */
+/* scaling_link.c - pg_plan_measure(): the processes of a job measure the links of a plan. The job
+ * ends with that: a plan times the undisturbed computation of one process. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,9 +8,8 @@
 #include "pg/train.h"
 
 typedef struct found {
-    size_t n_hosts, per_host; /* per_host: of the fullest */
-    size_t inner[2],
-        outer[2]; /* the first two ranks of a host, of two hosts; equal: there are none */
+    size_t n_hosts, per_host;  /* per_host: of the host with most */
+    size_t inner[2], outer[2]; /* two ranks on one host, on two hosts; equal: none found */
 } found;
 
 static int are_together(const pg__comm *c, size_t a, size_t b)
@@ -19,7 +17,7 @@ static int are_together(const pg__comm *c, size_t a, size_t b)
     return strcmp(pg__comm_host(c, a), pg__comm_host(c, b)) == 0;
 }
 
-/* Pairs are looked for from the last on: the first one stays. */
+/* Searches from the last rank down, so that the first pair stays. */
 static found look_around(const pg__comm *c)
 {
     found f = {.n_hosts = 0};
@@ -69,7 +67,7 @@ static pg_status measure(pg_plan_opts *o, pg__comm *c, pg_err *err)
         return PG_E_ARG;
     }
     PG_TRY(fill(&o->latency, &o->bandwidth, &o->link_measured, c, f.outer, err));
-    if (!o->gpus) /* those have links of their own within a host */
+    if (!o->gpus) /* GPUs have links of their own within a host */
         PG_TRY(fill(&o->inner_latency, &o->inner_bandwidth, &o->inner_measured, c, f.inner, err));
 done:
     return st;

@@ -26,8 +26,8 @@ static const char checked[] = "pg-cluster(7) says how accurate they were";
 
 /* One number of devices. */
 typedef struct entry {
-    size_t n_devices, n_hosts, per_host; /* per_host: of the fullest */
-    size_t at_once;                      /* devices that are timed together */
+    size_t n_devices, n_hosts, per_host; /* per_host: of the host with most */
+    size_t at_once;                      /* devices timed together */
     uint64_t rows;
     int is_timed;
     pg__timed timed;
@@ -36,13 +36,13 @@ typedef struct entry {
 typedef struct planning {
     pg_trainer *t;
     pg__fit_run run;
-    pg_plan_opts o; /* with defaults instead of 0 */
+    pg_plan_opts o; /* with defaults in place of 0 */
     size_t n_cores; /* of this machine that the trainer uses */
     size_t n_threads, batch_size;
     int is_here; /* this machine has devices of that kind */
     entry entries[MAX_ROWS];
     size_t n;
-    double faster; /* how many times as fast as the device that is timed */
+    double faster; /* speed relative to the timed device */
     pg_plan *out;
 } planning;
 
@@ -56,7 +56,8 @@ static double or_else(double v, double otherwise)
 static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *err)
 {
     if (t->ranks) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made by one process, which joins no job");
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "a plan is made by one process that is not part of a job");
         return pg__ranks_agree(t->ranks, PG_E_UNSUPPORTED, err);
     }
     if (t->devs.assigned.n_devices > 0)
@@ -66,7 +67,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "a plan of several batches per update is not covered");
     if (!t->devs.backend->host_memory && t->pool.cut.n_replicas > 1) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, here are several");
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, not with several");
         pg_err_set(err, "devices", "cuda:0");
         return PG_E_UNSUPPORTED;
     }
@@ -79,10 +80,9 @@ static pg_status check_devices(const planning *p, pg_err *err)
     const pg_plan_opts *o = &p->o;
     const int given = o->speedup > 0 || o->flops > 0;
     if (o->gpus && !p->is_here && !given) {
-        (void)pg_fail(
-            err, PG_E_ARG,
-            "gpus: no GPU computes here, so how fast one is must be given: speedup=X times "
-            "as fast as this CPU, or flops=RATE");
+        (void)pg_fail(err, PG_E_ARG,
+                      "gpus: there is no GPU here to time, so give its speed: speedup=X times "
+                      "as fast as this CPU, or flops=RATE");
         pg_err_set(err, "devices", "cuda:0");
         pg_err_arg(err, "note", "where there is one, or speedup=20");
         return PG_E_ARG;
@@ -96,7 +96,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
     if (o->gpus && o->cores)
         return pg_fail(err, PG_E_ARG, "cores: belong to cpus, not to gpus");
     if (o->hosts > 1 && o->bandwidth <= 0) {
-        (void)pg_fail(err, PG_E_ARG, "hosts: how fast the link between them is must be given");
+        (void)pg_fail(err, PG_E_ARG, "hosts: give the speed of the link between them");
         pg_err_hint(err, "link=100Gbit; mpirun on two of them measures it");
         return PG_E_ARG;
     }
@@ -141,7 +141,7 @@ static pg_status take_opts(planning *p, const pg_plan_opts *given, pg_err *err)
 
 /* ---- rows ---- */
 
-/* Rows of the device that has most. */
+/* Rows of the device with most. */
 static uint64_t most_rows(const planning *p, size_t n_devices)
 {
     pg__cut cut = p->t->pool.cut;
@@ -295,16 +295,17 @@ static pg_plan_row row_of(const planning *p, const entry *e)
                                .inner = {o->inner_latency, o->inner_bandwidth},
                                .by_cores = !o->gpus};
     const double busy =
-        o->gpus ? 1 : (double)(e->per_host * p->n_threads) / (double)o->cores; /* of a core */
+        o->gpus ? 1
+                : (double)(e->per_host * p->n_threads) / (double)o->cores; /* threads per core */
     const double f = busy > 1 ? busy : 1;
     const pg_forecast *m = &e->timed.forecast;
     pg__layout shared = layout;
     pg__pace pace = e->timed.pace;
     pg__load load = e->timed.load;
-    if (o->gpus && e->n_hosts == 1) /* of one process */
+    if (o->gpus && e->n_hosts == 1) /* in one process */
         load.n_told = load.told_bytes = 0;
     pg__pace_stretch(&pace, f / p->faster);
-    shared.inner.latency *= f; /* by the same cores */
+    shared.inner.latency *= f; /* the same cores move the data */
     shared.inner.bandwidth /= f;
     const pg__parts_of_step s = pg__step_on(&shared, &pace, &load);
     load.is_sharded = 1;
@@ -337,7 +338,8 @@ static pg_plan_row row_of(const planning *p, const entry *e)
 static void fill_rows(planning *p)
 {
     const entry *first = &p->entries[0];
-    const uint64_t process = first->timed.forecast.process; /* later ones hold what a trial left */
+    const uint64_t process =
+        first->timed.forecast.process; /* later values include memory that trials left */
     pg_plan *out = p->out;
     p->faster = or_else(p->o.speedup, 1);
     if (p->o.flops > 0)

@@ -1,4 +1,4 @@
-/* scaling_text.c - devices of a plan as people write them: "hosts=16,gpus=8,link=100Gbit". */
+/* scaling_text.c - parses the devices of a plan: "hosts=16,gpus=8,link=100Gbit". */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #include "base/try.h"
 #include "pg/train.h"
 
-#define MOST ((size_t)1 << 20) /* of anything that is counted */
+#define MOST ((size_t)1 << 20) /* of any count */
 
 typedef enum kind { COUNT, RATE, TIME, FACTOR, FLOPS, SCALE } kind;
 
 typedef struct key {
     const char *name;
     kind kind;
-    size_t at; /* of its member in pg_plan_opts */
+    size_t at; /* offset of its member in pg_plan_opts */
 } key;
 
 #define AT(member) offsetof(pg_plan_opts, member)
@@ -36,7 +36,7 @@ static const key keys[] = {
     {"speedup", FACTOR, AT(speedup)},
     {"flops", FLOPS, AT(flops)},
 };
-static const char measured[] = "measure"; /* instead of the rate of `link` */
+static const char measured[] = "measure"; /* in place of the rate of `link` */
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
 typedef struct unit {
@@ -53,7 +53,7 @@ static const unit flops[] = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 
 
 #define PG_UNIT_OF(list, text, len) unit_of(list, sizeof(list) / sizeof *(list), text, len)
 
-/* "Gb" is none: whether it means bits or bytes nobody knows. 0: no such unit. */
+/* "Gb" is not accepted: it could mean bits or bytes. 0: no such unit. */
 static double unit_of(const unit *list, size_t n, const char *text, size_t len)
 {
     for (size_t i = 0; i < n; i++)
@@ -68,7 +68,7 @@ static size_t without(const char *text, size_t len, const char *end)
     return len > n && strncasecmp(text + len - n, end, n) == 0 ? len - n : len;
 }
 
-/* A number above 0 and its unit; 0: it is none. */
+/* A number above 0 with its unit; 0: malformed. */
 static double number(kind what, const char *text, size_t len)
 {
     char copy[64];
@@ -139,12 +139,12 @@ static pg_status unknown(const char *text, size_t len, pg_err *err)
         names[i] = keys[i].name;
     (void)pg__printable(name, sizeof name, text, len);
     const char *near = pg__nearest(name, names, N_KEYS);
-    (void)pg_fail(err, PG_E_ARG, "%s: no key of a plan%s%s%s", name, near ? "; did you mean " : "",
-                  near ? near : "", near ? "?" : "");
+    (void)pg_fail(err, PG_E_ARG, "%s: not a key of a plan%s%s%s", name,
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     return pg__list_known(err, PG_E_ARG, names, N_KEYS);
 }
 
-/* Two keys of one meaning are as bad as one twice. */
+/* Refuses two keys with the same meaning, like a key given twice. */
 static pg_status check_alone(const int given[N_KEYS], size_t k, pg_err *err)
 {
     for (size_t i = 0; i < N_KEYS; i++)

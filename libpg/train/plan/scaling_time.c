@@ -1,10 +1,10 @@
-/* scaling_time.c - steps of a device of this machine, which change nothing: as alone.c times them,
- * but the kernels prepare the weights anew in each, as they do behind an update. The update is that
- * of real training, of a copy.
+/* scaling_time.c - times steps of a device of this machine without changing anything: as in
+ * alone.c, but kernels prepare the weights anew in each step, as they do after an update. The
+ * update is that of real training, on a copy.
  *
- * Cores share caches and memory, so devices that are to compute at once are timed at once, as
- * replicas of one process. What they do together there, and processes each for themselves, is taken
- * from one device alone: what is before and behind its lanes. */
+ * Cores share caches and memory, so devices that compute at the same time are timed at the same
+ * time, as replicas of one process. The time before and after the lanes is taken from a single
+ * device: replicas share that work, while each process does its own. */
 #include "train/plan/scaling_time.h"
 
 #include <math.h>
@@ -23,14 +23,15 @@ static const double max_seconds = 0.7;
 /* ---- steps ---- */
 
 typedef struct sample {
-    double head;                        /* before the first lane begins */
-    double lanes, left[PG_MAX_BUCKETS]; /* from there: the end of all lanes, of a bucket */
+    double head;                        /* until the first lane begins */
+    double lanes, left[PG_MAX_BUCKETS]; /* from then until the end of all lanes, and until each
+                                           bucket is complete */
     double rest;
-    int was_seen; /* lanes were looked at */
+    int was_seen; /* lanes were timed */
 } sample;
 
-/* The device that takes longest, and of that all lanes. Where lanes were not looked at all is
- * computing, and nothing is left behind before its end. */
+/* The times of all lanes of the slowest device. If lanes were not timed, everything counts as
+ * computing, and all buckets are complete only at its end. */
 static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, double ended)
 {
     const size_t n_lanes = pg__lane_count(&t->pool.cut);
@@ -73,7 +74,7 @@ static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals,
     memset(t->report.timeline->lanes, 0,
            pg__lane_count(&t->pool.cut) * sizeof *t->report.timeline->lanes);
     pg__totals_clear(t, totals);
-    t->vars.version++; /* as behind an update */
+    t->vars.version++; /* as after an update */
     pg__devices_mirrored(t);
     PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
     *out = take_sample(t, b->n_rows, began, pg__now());
@@ -91,8 +92,8 @@ BY(head)
 BY(rest)
 BY(lanes)
 
-/* Medians, after one to warm up: it makes memory and programs. A GPU needs two: the second is
- * recorded. */
+/* Medians, after a warm-up step that allocates memory and compiles programs. A GPU needs two: the
+ * second is recorded. */
 static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_err *err)
 {
     const size_t warm = t->devs.backend->host_memory ? 1 : 2;
@@ -139,10 +140,10 @@ static void nothing(void *arg, size_t worker)
 }
 
 typedef struct times {
-    double update, reduce, meet; /* reduce: of the sums of lanes; meet: of workers, with no work */
+    double update, reduce, meet; /* reduce: sums of lanes; meet: workers meeting without work */
 } times;
 
-/* Behind a step: its gradients are there. */
+/* Call it after a step, which leaves its gradients. */
 static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
 {
     double updates[UPDATES], sums[UPDATES], meetings[UPDATES];
@@ -164,7 +165,7 @@ done:
     return st;
 }
 
-/* Real ones, of which nothing stays. */
+/* Times real updates and undoes them. */
 static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
 {
     const pg__optimiser optimiser = t->compiled.optimiser;
@@ -190,8 +191,8 @@ done:
 
 /* ---- devices ---- */
 
-/* Whether lanes meet is compiled into programs, and other devices cut batches otherwise: those of a
- * trial are its own. */
+/* Programs depend on whether lanes meet, and other devices cut batches differently, so a trial has
+ * programs of its own. */
 static void drop_programs(pg_trainer *t)
 {
     for (size_t i = 0; i < t->programs.n_built; i++) {
@@ -207,7 +208,7 @@ static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, p
 {
     pg__workers_stop(t);
     drop_programs(t);
-    pg__states_free(t); /* of another number of rows */
+    pg__states_free(t); /* the number of rows differs */
     t->pool.cut.n_replicas = n_devices;
     t->pool.cut.first_here = t->pool.cut.n_here = 0;
     t->pool.cut.n_workers = n_devices * what->n_threads;
@@ -217,7 +218,7 @@ static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, p
     return pg__workers_start(t, err);
 }
 
-/* What is known of a device's program without running it. */
+/* Fills in what is known of a device's program without running it. */
 static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows, pg_err *err)
 {
     const pg__program *p = NULL;
@@ -233,8 +234,8 @@ done:
     return st;
 }
 
-/* What devices tell each other in a step: gradients; losses and metrics, a few numbers; moving
- * averages; where all are normalised together, what each meeting needs. */
+/* What devices exchange in a step: gradients; losses and metrics, a few numbers; moving averages;
+ * and, if all are normalised together, the data of each meeting. */
 static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
 {
     const size_t each = t->devs.backend->real_bytes, n_lanes = pg__lane_count(&t->pool.cut);
@@ -272,7 +273,7 @@ done:
     return st;
 }
 
-/* By so many devices, whose workers are there. */
+/* Runs steps on so many devices, whose workers exist. */
 static pg_status run_some(pg_trainer *t, const pg__feed *f, const pg__trial *what, size_t n_devices,
                           sample *steps, times *updates, pg_err *err)
 {
@@ -294,8 +295,9 @@ done:
     return st;
 }
 
-/* alone, u: of one device; all, v: of all at once, by whose work it is stretched. A process updates
- * all variables, those here shared one set. The sums of its own threads are made by one of them. */
+/* alone, u: of one device; all, v: of all at once, which stretch its times. A process updates all
+ * variables, whereas the devices here shared one set. One thread of a process sums for all its
+ * threads. */
 static void fill_pace(pg__pace *p, const pg__trial *what, const sample *alone, const times *u,
                       const sample *all, const times *v)
 {
@@ -357,7 +359,7 @@ pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     t->programs.built = built;
     t->programs.n_built = n_built;
     t->programs.cap_built = cap_built;
-    t->sums.n_buckets = 0; /* this trainer's may be others */
+    t->sums.n_buckets = 0; /* this trainer's may differ */
     t->loop.is_trial = 0;
     t->report.spent = spent;
     t->pool.cut = all;

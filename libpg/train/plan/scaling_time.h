@@ -1,4 +1,4 @@
-/* scaling_time.h - a device's part of a step, timed without training. */
+/* scaling_time.h - times a device's part of a step without training. */
 #ifndef PG_TRAIN_PLAN_SCALING_TIME_H
 #define PG_TRAIN_PLAN_SCALING_TIME_H
 
@@ -7,22 +7,21 @@
 
 /* Some devices of this machine at once. */
 typedef struct pg__trial {
-    size_t n_devices, n_threads; /* threads: of each */
-    size_t n_lanes;              /* deterministic: of all of them; else 0 */
-    uint64_t n_rows;             /* of each */
-    int on_cpus;                 /* buckets are those of CPU devices */
+    size_t n_devices, n_threads; /* n_threads: of each */
+    size_t n_lanes;              /* deterministic: of all together; else 0 */
+    uint64_t n_rows;             /* of each device */
+    int on_cpus;                 /* cut buckets as for CPU devices */
 } pg__trial;
 
 typedef struct pg__timed {
-    pg__pace pace; /* of one among them */
+    pg__pace pace; /* of one of them */
     pg__load load;
     double flops;         /* of a device's step */
     pg_forecast forecast; /* of one device alone */
 } pg__timed;
 
-/* Steps by these devices, of the feed's rows over and over. Nothing of the trainer has changed
- * behind it; with_update: the update is timed
- * too, which takes the memory of another set of variables. */
+/* Times steps of these devices, repeating the feed's rows. Leaves the trainer unchanged;
+ * with_update: times the update too, which takes memory for another set of variables. */
 pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
                            int with_update, pg_err *err);
 

@@ -1,6 +1,6 @@
-/* file_pattern.c - the part of str.format() that names of files are made with: {key}, {key:spec},
- * {{ and }}. Positions, attributes, indexes, conversions and keys within specifications have no use
- * here; they are refused as unknown keys are. */
+/* file_pattern.c - the part of str.format() that file names need: {key}, {key:spec}, {{ and }}.
+ * Positions, attributes, indexes, conversions and keys within specifications have no use here and
+ * are refused as unknown keys. */
 #include "train/rules/file_pattern.h"
 
 #include <stdio.h>
@@ -10,9 +10,9 @@
 #include "base/nearest.h"
 #include "base/try.h"
 
-/* One {key:spec}; s is behind its opening brace. */
+/* A {key:spec}; s is after its opening brace. */
 typedef struct field {
-    const char *name, *spec, *end; /* end: behind the closing brace */
+    const char *name, *spec, *end; /* end: after the closing brace */
     size_t n_name, n_spec;
 } field;
 

@@ -13,16 +13,16 @@
 #include "train/rules/names.h"
 
 #define TWO_PI 6.283185307179586
-/* Standard deviation of a normal distribution cut at two of them. */
+/* Standard deviation of a normal distribution truncated at two standard deviations. */
 #define TRUNCATED_STDDEV 0.87962566103423978
 
 typedef struct source {
     uint64_t seed, next;
     uint32_t stream;
-    pg__random drawn; /* the four numbers that `next` is one of, once the first was taken */
+    pg__random drawn; /* the four numbers of the last drawing; `next` is the next one */
 } source;
 
-/* As pg__uniform(), but four numbers cost one drawing. */
+/* Like pg__uniform(), but uses all four numbers of a drawing. */
 static double uniform(source *s)
 {
     const uint64_t at = s->next++;
@@ -43,7 +43,7 @@ static double truncated(source *s)
     return v;
 }
 
-/* What an initializer is asked for. */
+/* What an initializer has to fill. */
 typedef struct request {
     double *out;
     uint64_t n;
@@ -107,7 +107,7 @@ static pg_status truncated_normal(request *r, pg_err *err)
     return PG_OK;
 }
 
-/* Rank 1: both are the size; more than 2: times the receptive field. */
+/* Rank 1: both are the size; above 2: times the receptive field. */
 static void fans(const pg__dims *s, double *in, double *out)
 {
     double field = 1;
@@ -160,7 +160,7 @@ static pg_status variance_scaling(request *r, pg_err *err)
                                                                       : TRUNCATED);
 }
 
-/* Rows (or columns, of a wide matrix) made orthonormal one after the other (modified Gram-Schmidt,
+/* Makes rows (or columns, of a wide matrix) orthonormal one after the other (modified Gram-Schmidt,
  * twice): the Q of the QR decomposition whose R has a positive diagonal. */
 static pg_status orthogonal(request *r, pg_err *err)
 {
@@ -200,7 +200,7 @@ static pg_status identity(request *r, pg_err *err)
 {
     const uint64_t cols = r->shape->rank == 2 ? r->shape->d[1] : 0;
     if (cols == 0)
-        return pg_fail(err, PG_E_FORMAT, "initializer Identity: %s is no matrix",
+        return pg_fail(err, PG_E_FORMAT, "initializer Identity: %s is not a matrix",
                        PG_SHAPE(r->shape));
     for (uint64_t i = 0; i < r->n; i++)
         r->out[i] = i / cols == i % cols ? setting(r, "gain", 1) : 0;
@@ -235,7 +235,7 @@ static const struct {
 
 /* ---- from a parameter to its initializer ---- */
 
-/* Keras 1 says "init" and "inner_init". */
+/* In Keras 1 the keys are "init" and "inner_init". */
 static const pg__json *find_key(const pg__json *config, const char *var)
 {
     char key[96];
@@ -248,7 +248,7 @@ static const pg__json *find_key(const pg__json *config, const char *var)
     return strcmp(var, "bias") == 0 ? NULL : pg__json_get(config, "init");
 }
 
-/* What Keras takes where the config says nothing. */
+/* Keras' default if the config has no initializer. */
 static const char *usual(const char *var)
 {
     static const char *const by_name[][2] = {
@@ -265,7 +265,7 @@ static const char *usual(const char *var)
     return strstr(var, "kernel") ? "glorot_uniform" : "zeros";
 }
 
-/* The config that the variable belongs to: of a wrapping layer's inner one, if there is one. */
+/* The config for the variable: of the inner layer, if the layer wraps one. */
 static const pg__json *config_of(const pg__param *p)
 {
     const pg__layer *l = p->leaf->layer;
@@ -288,7 +288,7 @@ static void open_forget_gate(const pg__param *p, const pg__json *config, double 
         out[i] = 1;
 }
 
-/* TruncatedNormal(stddev=0.02), not the 0.05 that it has by itself. */
+/* TruncatedNormal(stddev=0.02), not its default 0.05. */
 static void shrink_vector_u(const pg__param *p, double *out, uint64_t n)
 {
     for (uint64_t i = 0; strcmp(p->var->name, "vector_u") == 0 && i < n; i++)

@@ -33,7 +33,7 @@ static const pg__metric_type types[] = {
 };
 #define N_TYPES (sizeof types / sizeof *types)
 
-/* Losses that Keras has no class of metrics for: "huber". */
+/* Losses without a metric class in Keras: "huber". */
 static const pg__metric_type other_loss = {
     NULL, NULL, PG__METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""};
 
@@ -69,7 +69,7 @@ static int is_loss(const pg__metric_type *type)
     return type->value == pg__value_loss;
 }
 
-/* Keras' class Accuracy is none of what it makes of "accuracy". */
+/* "accuracy" never means Keras' class Accuracy. */
 static const pg__metric_type *find(const char *name, size_t n, const pg__rules *rules)
 {
     pg__loss_attrs loss;
@@ -90,7 +90,7 @@ static const char *usual_name(const pg__metric *m)
                : m->type->usual;
 }
 
-/* Some take one array, and fit() cannot give them two; the rest is mistyped. */
+/* Some metrics take one array, and fit() gives two; other names are mistyped. */
 static pg_status refuse(const char *name, size_t n, pg_err *err)
 {
     static const char *const others[] = {"Mean", "Sum", "MeanTensor", "MeanMetricWrapper",
@@ -113,7 +113,7 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
     return PG_E_ARG;
 }
 
-/* As in the logs: the name that was given, for an object its class's. */
+/* The name in the logs: the given one, or for an object that of its class. */
 static pg_status set_given(pg__metric *out, const char *name, size_t n, const char *own,
                            pg_err *err)
 {
@@ -248,7 +248,7 @@ done:
     return st;
 }
 
-/* Rows of a class that a loss leaves out are none. */
+/* Rows of a class that the loss ignores do not count. */
 static int is_ignored(const pg__metric *m, const double *y)
 {
     return is_loss(m->type) && m->classes && m->loss.ignores && y[0] == (double)m->loss.ignored;
@@ -278,8 +278,8 @@ void pg__metric_result(const pg__metric *m, const double *state, double *out)
 
 /* ---- files ---- */
 
-/* The function in a MeanMetricWrapper; by its newer name Keras 2.15 does not find the divergence.
- */
+/* The function in a MeanMetricWrapper; Keras 2.15 does not find the KL divergence by its newer
+ * name. */
 static const char *function_of(const pg__metric *m)
 {
     static const char *const names[] = {
@@ -293,7 +293,7 @@ static const char *function_of(const pg__metric *m)
                                                   : names[m->loss.kind];
 }
 
-/* What bind() made of its parameters is not what was asked for: they are read again. */
+/* Parses the parameters again, since bind() has changed them. */
 static pg_status put_keys(pg__str *out, const pg__metric *m, pg_err *err)
 {
     const pg__rules *rules;
@@ -333,7 +333,7 @@ done:
     return st;
 }
 
-/* A value as it stands behind "key="; what the text's own signs are in cannot be said. */
+/* A value in the form after "key="; it cannot contain the separators of the text. */
 static pg_status read_value(pg__str *out, const char *key, const pg__json *v, pg_err *err)
 {
     const char *s = pg__json_str(v);
@@ -387,7 +387,7 @@ pg_status pg__metric_read(pg__str *out, const char *class_name, const pg__json *
         const int is_null = pg__json_type_of(it.value) == PG_J_NULL;
         if (name && n && strncmp(name, output, n) == 0 && name[n] == '_' && name[n + 1])
             name += n + 1; /* "out_auc" */
-        if (name) {        /* also the usual one: Keras 3 calls a class as it was written */
+        if (name) {        /* even the default: Keras 3 uses the class name as written */
             if (name[strcspn(name, ":,/=")] != '\0' || *name == '\0')
                 PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a metric called \"%s\"",
                         PG_SHOW(name));

@@ -1,6 +1,6 @@
-/* metric_counts.c - metrics of how often predictions are right: at thresholds (of each label its
- * own, or of all together), of each class, of pairs of classes. Sources: keras/metrics/
- * confusion_metrics.py, f_score_metrics.py, iou_metrics.py and metrics_utils.py of 2.15 and 3.6. */
+/* metric_counts.c - metrics that count correct predictions: at thresholds (per label, or for all
+ * together), per class, per pair of classes. Sources: keras/metrics/ confusion_metrics.py,
+ * f_score_metrics.py, iou_metrics.py and metrics_utils.py of 2.15 and 3.6. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -15,7 +15,7 @@ double pg__ratio(double a, double b)
     return b == 0 ? 0 : a / b;
 }
 
-/* Keras divides floored denominators from 3.0 on. */
+/* From 3.0 on Keras clamps denominators. */
 static double ratio_of(const pg__metric *m, double a, double b)
 {
     return m->keras3 ? a / (b + 1e-7) : pg__ratio(a, b);
@@ -48,8 +48,8 @@ static double *at_threshold(double *state, const pg__metric *m, size_t label, si
     return state + 2 * (label * (n_thresholds(m) + 1) + t);
 }
 
-/* Where thresholds are spread evenly their cells hold what lies between two of them, and are added
- * up from the last one on. */
+/* With evenly spaced thresholds, a cell holds the counts between two of them; these are summed from
+ * the last one down. */
 static counts count(const pg__metric *m, const double *state, size_t label, size_t t,
                     double above[2])
 {
@@ -66,11 +66,11 @@ static pg_status shape_thresholds(pg__metric *m, pg_err *err)
         return refuse(m, err, "more thresholds than 100,000");
     for (size_t t = 0; t < m->args.thresholds.n; t++)
         if (!(m->args.thresholds.v[t] >= -1e10 && m->args.thresholds.v[t] <= 1.1))
-            return refuse(m, err, "thresholds lie between 0 and 1");
+            return refuse(m, err, "thresholds must lie between 0 and 1");
     if (m->args.class_id >= (double)m->n)
-        return refuse(m, err, "class_id is none of the prediction's");
+        return refuse(m, err, "class_id is not one of the prediction's classes");
     if (m->args.top_k > (double)m->n)
-        return refuse(m, err, "top_k is more than the prediction has");
+        return refuse(m, err, "top_k is more than the prediction's classes");
     if (__builtin_mul_overflow(2 * (n_thresholds(m) + 1), n_labels(m), &m->n_state) ||
         m->n_state > ((size_t)1 << 22))
         return refuse(m, err, "more thresholds of labels than fit");
@@ -81,7 +81,7 @@ static void add_even(const pg__metric *m, double *state, size_t label, float p, 
 {
     const float cells = (float)(n_thresholds(m) - 1);
     float cell = ceilf((p < 0 ? 0 : p > 1 ? 1 : p) * cells) - 1;
-    if (cell < 0 && m->type->result == pg__result_auc) /* below its first one is nothing */
+    if (cell < 0 && m->type->result == pg__result_auc) /* nothing is below the first one */
         cell = 0;
     if (cell >= 0)
         at_threshold(state, m, label, (size_t)cell)[!truth] += w;
@@ -95,7 +95,7 @@ static void add_listed(const pg__metric *m, double *state, size_t label, float p
             at_threshold(state, m, label, t)[!truth] += w;
 }
 
-/* The k-th largest of all, the first of equals before others: its place. */
+/* The index of the k-th largest number; of equal ones the first comes first. */
 static size_t last_of_top(const pg__metric *m, const double *p)
 {
     size_t at = 0;
@@ -194,9 +194,9 @@ pg_status pg__shape_at(pg__metric *m, const pg__dims *prediction, pg_err *err)
     (void)prediction;
     m->args.multi_label = 0;
     if (!(m->args.value >= 0 && m->args.value <= 1))
-        PG_TRY(refuse(m, err, "its bound lies between 0 and 1"));
+        PG_TRY(refuse(m, err, "its bound must lie between 0 and 1"));
     if (!(m->args.num_thresholds >= 1))
-        PG_TRY(refuse(m, err, "num_thresholds is 1 at least"));
+        PG_TRY(refuse(m, err, "num_thresholds must be at least 1"));
     if (m->args.num_thresholds == 1 && m->args.thresholds.n == 0)
         PG_TRY(add_one(&m->args.thresholds, 0.5, err));
     PG_TRY(shape_thresholds(m, err));
@@ -237,7 +237,7 @@ RESULT_AT(recall_at_precision, PRECISION, SENSITIVITY)
 enum { CURVE_ROC, CURVE_PR };
 enum { INTERPOLATION, MAJORING, MINORING };
 
-/* Given thresholds become sorted, between one below 0 and one above 1. */
+/* Sorts given thresholds and adds one below 0 and one above 1. */
 static pg_status frame_thresholds(pg__metric_list *l, pg_err *err)
 {
     double *v = pg__mem_array(l->n + 2, sizeof *v);
@@ -265,11 +265,11 @@ pg_status pg__shape_auc(pg__metric *m, const pg__dims *prediction, pg_err *err)
     if (!isnan(m->args.num_labels) && m->args.multi_label == 0)
         PG_TRY(refuse(m, err, "num_labels is for multi_label"));
     if (!isnan(m->args.num_labels) && m->args.num_labels != (double)m->n)
-        PG_TRY(refuse(m, err, "num_labels are not as many as the prediction has"));
+        PG_TRY(refuse(m, err, "num_labels differs from the number of the prediction's labels"));
     if (m->args.label_weights.n > 0 && m->args.label_weights.n != m->n)
-        PG_TRY(refuse(m, err, "label_weights are not as many as the prediction has"));
+        PG_TRY(refuse(m, err, "label_weights differ in number from the prediction's labels"));
     if (!(m->args.num_thresholds > 1) && m->args.thresholds.n == 0)
-        PG_TRY(refuse(m, err, "num_thresholds is 2 at least"));
+        PG_TRY(refuse(m, err, "num_thresholds must be at least 2"));
     if (m->args.thresholds.n > 0)
         PG_TRY(frame_thresholds(&m->args.thresholds, err));
     PG_TRY(shape_thresholds(m, err));
@@ -282,8 +282,8 @@ void pg__sums_auc(const pg__metric *m, double *state, const double *y, const dou
     sums_thresholds(m, state, y, p, w);
 }
 
-/* Precision over recall, by the area under what counts of both, taken as linear, give (Davis and
- * Goadrich). a: at the threshold before b's. */
+/* Area under the precision-recall curve between two thresholds, a before b, with counts
+ * interpolated linearly (Davis and Goadrich). */
 static double area_of_counts(const counts *a, const counts *b)
 {
     const double more = a->tp - b->tp, pa = a->tp + a->fp, pb = b->tp + b->fp;
@@ -339,9 +339,9 @@ pg_status pg__shape_scores(pg__metric *m, const pg__dims *prediction, pg_err *er
     if (isnan(m->args.beta))
         m->args.beta = 1;
     if (!(m->args.beta > 0 && m->args.beta < 1e100))
-        return refuse(m, err, "beta is more than 0");
+        return refuse(m, err, "beta must be more than 0");
     if (!isnan(m->args.threshold) && !(m->args.threshold > 0 && m->args.threshold <= 1))
-        return refuse(m, err, "threshold lies between 0 and 1");
+        return refuse(m, err, "threshold must lie between 0 and 1");
     m->n_state = 4 * m->n;
     m->n_results = m->args.average == AVERAGE_NONE ? m->n : 1;
     return PG_OK;
@@ -400,7 +400,7 @@ static pg_status shape_matrix(pg__metric *m, pg_err *err)
 {
     const size_t n = (size_t)m->args.num_classes;
     if (!(m->args.num_classes >= 1 && m->args.num_classes <= MOST_CLASSES))
-        return refuse(m, err, "num_classes lies between 1 and 1024");
+        return refuse(m, err, "num_classes must lie between 1 and 1024");
     for (size_t k = 0; k < m->args.target_class_ids.n; k++)
         if (!(m->args.target_class_ids.v[k] >= 0 &&
               m->args.target_class_ids.v[k] < m->args.num_classes))
@@ -412,7 +412,7 @@ static pg_status shape_matrix(pg__metric *m, pg_err *err)
 pg_status pg__shape_iou(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     (void)prediction;
-    if (isnan(m->args.sparse_y_true)) /* the one-hot ones have no such key */
+    if (isnan(m->args.sparse_y_true)) /* the one-hot metrics have no such key */
         m->args.sparse_y_true = 0;
     if (m->classes &&
         (!is_set(m->args.sparse_y_true) || (is_set(m->args.sparse_y_pred) && m->n > 1)))
@@ -494,5 +494,5 @@ void pg__result_iou(const pg__metric *m, const double *state, double *out)
         add_class(m, state, (size_t)m->args.target_class_ids.v[k], &sum, &valid);
     for (size_t c = 0; m->args.target_class_ids.n == 0 && c < n; c++)
         add_class(m, state, c, &sum, &valid);
-    *out = state[n * n] > 0 ? NAN : ratio_of(m, sum, valid); /* Keras stops there */
+    *out = state[n * n] > 0 ? NAN : ratio_of(m, sum, valid); /* Keras raises an error */
 }

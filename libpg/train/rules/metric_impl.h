@@ -10,7 +10,7 @@ enum { PG__METRIC_VALUES, PG__METRIC_CLASS, PG__METRIC_EITHER };
 struct pg__metric_type {
     const char *class_name, *usual;
     int takes;
-    double (*value)(const pg__metric *m, const double *y, const double *p); /* of a mean */
+    double (*value)(const pg__metric *m, const double *y, const double *p); /* for a mean */
     pg_status (*shape)(pg__metric *m, const pg__dims *prediction, pg_err *err);
     void (*sums)(const pg__metric *m, double *state, const double *y, const double *p, double w);
     void (*result)(const pg__metric *m, const double *state, double *out);
@@ -33,10 +33,10 @@ double pg__value_loss(const pg__metric *m, const double *y, const double *p);
 #undef PG_METRIC_MEAN
 #undef PG_METRIC_SUMS
 
-/* a / b, 0 where b is. */
+/* a / b, or 0 if b is 0. */
 double pg__ratio(double a, double b);
 
-/* The type's keys, from the settings; then that there is no other. */
+/* Reads the type's keys from the settings, and refuses others. */
 pg_status pg__metric_keys(pg__metric *m, pg__settings *from, pg_err *err);
 
 /* `, "key": value` for each of them, as Keras writes it. */

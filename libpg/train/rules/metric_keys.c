@@ -1,4 +1,4 @@
-/* metric_keys.c - the parameters of metrics as text, and as Keras' files have them. */
+/* metric_keys.c - the parameters of metrics, as text and in the form of Keras' files. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 typedef enum key_kind { REAL, COUNT, WHOLE, FLAG, LIST, WHOLES, CHOICE } key_kind;
 
-/* choices: words of a CHOICE, by their numbers; null is the first where that is "none". */
+/* choices: the words of a CHOICE, numbered; null means the first if that is "none". */
 static const struct {
     const char *key;
     key_kind kind;
@@ -52,7 +52,7 @@ static const struct {
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
-/* Word i of some, or NULL. */
+/* Word i of a list, or NULL. */
 static const char *word(const char *words, size_t i, size_t *n)
 {
     for (; i > 0 && words; i--) {
@@ -80,7 +80,7 @@ typedef struct one_key {
     size_t n_usual;
 } one_key;
 
-/* The next of a type's keys; 0: there is none. */
+/* The next of a type's keys; returns 0 at the end. */
 static int next_key(const char **at, one_key *k)
 {
     const size_t n = strcspn(*at, " !="), all = strcspn(*at, " ");
@@ -129,7 +129,7 @@ static pg_status read_list(pg__metric_list *out, const pg__settings *from, const
         if (!(good = pg__real_read(&out->v[out->n++], s, strcspn(s, "/"))))
             break;
     return good ? PG_OK
-                : pg_fail(err, PG_E_ARG, "metric %s: %s is no list of numbers, as 0.1/0.5",
+                : pg_fail(err, PG_E_ARG, "metric %s: %s is not a list of numbers such as 0.1/0.5",
                           from->name.s, key);
 }
 
@@ -163,7 +163,7 @@ static pg_status read_key(pg__metric *m, const one_key *k, pg__settings *from, p
         PG_TRY(pg__settings_text(from, key, &text, err));
         *number_of(m, k->i) = choice_of(keys[k->i].choices, text, strlen(text));
         if (isnan(*number_of(m, k->i)))
-            PG_FAIL(PG_E_ARG, "metric %s: %s is \"%s\", and none of: %s", from->name.s, key,
+            PG_FAIL(PG_E_ARG, "metric %s: %s is \"%s\", not one of: %s", from->name.s, key,
                     PG_SHOW(text), keys[k->i].choices);
         break;
     }
@@ -202,9 +202,9 @@ pg_status pg__metric_keys(pg__metric *m, pg__settings *from, pg_err *err)
         PG_FAIL(PG_E_UNSUPPORTED, "metric %s: axis %s, only the last one (-1) is covered",
                 from->name.s, PG_REAL(m->args.axis));
     if (!isnan(m->args.k) && m->args.k < 1)
-        PG_FAIL(PG_E_ARG, "metric %s: k is 1 at least", from->name.s);
+        PG_FAIL(PG_E_ARG, "metric %s: k must be at least 1", from->name.s);
     if (!isnan(m->args.top_k) && m->args.top_k < 1)
-        PG_FAIL(PG_E_ARG, "metric %s: top_k is 1 at least", from->name.s);
+        PG_FAIL(PG_E_ARG, "metric %s: top_k must be at least 1", from->name.s);
 done:
     return st;
 }

@@ -1,4 +1,4 @@
-/* metric_means.c - metrics that are means over rows, and those of sums of squares. Sources:
+/* metric_means.c - metrics that are means over rows, or use sums of squares. Sources:
  * keras/metrics/accuracy_metrics.py and regression_metrics.py of 2.15 and 3.6. */
 #include <math.h>
 
@@ -30,7 +30,7 @@ double pg__value_BinaryAccuracy(const pg__metric *m, const double *y, const doub
     return (double)hits / (double)m->n;
 }
 
-/* The largest at the same place; the first of equals wins. */
+/* Are the largest numbers at the same index? The first of equal ones counts. */
 double pg__value_CategoricalAccuracy(const pg__metric *m, const double *y, const double *p)
 {
     return largest(y, m->n) == largest(p, m->n);
@@ -41,7 +41,7 @@ double pg__value_SparseCategoricalAccuracy(const pg__metric *m, const double *y,
     return (double)largest(p, m->n) == y[0];
 }
 
-/* Equals of the k-th best count as among them. */
+/* Numbers equal to the k-th largest count too. */
 static double is_in_top(const pg__metric *m, size_t at, const double *p)
 {
     size_t better = 0;
@@ -71,7 +71,7 @@ static double length(const double *v, size_t n)
     return sqrt(squares < 1e-12 ? 1e-12 : squares);
 }
 
-/* Other than the loss of this name it is large where both agree. */
+/* Unlike the loss of this name, it is large if both agree. */
 double pg__value_CosineSimilarity(const pg__metric *m, const double *y, const double *p)
 {
     double sum = 0;
@@ -98,7 +98,7 @@ double pg__value_loss(const pg__metric *m, const double *y, const double *p)
         void *p;
     } prediction = {p}, target = {m->classes ? (const void *)&class_of : (const void *)y};
     double loss = 0;
-    if (m->classes && !(y[0] >= 0 && y[0] < (double)m->n)) /* one that a loss leaves out */
+    if (m->classes && !(y[0] >= 0 && y[0] < (double)m->n)) /* a class that the loss ignores */
         return NAN;
     const pg__arg in[] = {{&row, prediction.p, m->n},
                           {m->classes ? &one : &row, target.p, m->classes ? 1 : m->n},
@@ -149,7 +149,7 @@ pg_status pg__shape_r2(pg__metric *m, const pg__dims *prediction, pg_err *err)
 void pg__sums_r2(const pg__metric *m, double *state, const double *y, const double *p, double w)
 {
     double *sums = state + 1;
-    state[0] += (double)m->n; /* Keras counts numbers, and those without weight too */
+    state[0] += (double)m->n; /* Keras counts numbers, not rows, even those without weight */
     for (size_t k = 0; k < m->n; k++, sums += 4) {
         sums[0] += w * y[k];
         sums[1] += w * y[k] * y[k];

@@ -1,4 +1,4 @@
-/* names.c - from names to losses, and from option texts to outputs. */
+/* names.c - finds losses by name, and assigns option texts to outputs. */
 #include "train/rules/names.h"
 
 #include <ctype.h>
@@ -91,7 +91,8 @@ done:
     return st;
 }
 
-/* What Keras writes beside, and only its usual value is covered of; NULL as ignore_class. */
+/* Keys that Keras also writes: only their default values are supported; ignore_class may be null.
+ */
 static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *err)
 {
     const char *text = NULL;
@@ -108,7 +109,7 @@ static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *er
     if (isnan(ignored))
         goto done;
     if (!(fabs(ignored) < 2e9) || ignored != (double)(int32_t)ignored)
-        PG_FAIL(PG_E_ARG, "loss %s: ignore_class is no class", from->name.s);
+        PG_FAIL(PG_E_ARG, "loss %s: ignore_class is not a class", from->name.s);
     out->ignores = 1;
     out->ignored = (int32_t)ignored;
 done:
@@ -143,15 +144,15 @@ const char *pg__loss_name(size_t i)
     return i < N_ALIASES ? aliases[i].name : NULL;
 }
 
-/* Keras has them, and pgfit has not, each for a reason. */
+/* Losses that Keras has and pgfit does not, with the reason for each. */
 static pg_status refuse(const char *name, size_t n, pg_err *err)
 {
     static const struct {
         const char *name, *why;
     } others[] = {
-        {"CTC", "its targets are sequences of their own lengths"},
-        {"Dice", "it is one number of the whole batch, whose rows are not seen together"},
-        {"Tversky", "it is one number of the whole batch, whose rows are not seen together"}};
+        {"CTC", "its targets are sequences of varying lengths"},
+        {"Dice", "it is one number for the whole batch, whose rows are not processed together"},
+        {"Tversky", "it is one number for the whole batch, whose rows are not processed together"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (pg__same_name(name, n, others[i].name))
             return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not covered: %s", others[i].name,
@@ -274,7 +275,7 @@ pg_status pg__per_output(pg__piece_of *out, size_t n_outputs, const char *const 
                        : (pg__piece_of){at, len};
         n++;
         at += len + (at[len] == ',');
-        if (n == 1 && *at == '\0' && !named) /* one for all */
+        if (n == 1 && *at == '\0' && !named) /* one for all outputs */
             for (size_t other = 1; other < n_outputs; other++)
                 out[other] = out[0];
     }

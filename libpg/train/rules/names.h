@@ -1,4 +1,4 @@
-/* names.h - losses and metrics by the names that people and files use. */
+/* names.h - losses by the names that users and files give them. */
 #ifndef PG_TRAIN_RULES_NAMES_H
 #define PG_TRAIN_RULES_NAMES_H
 
@@ -11,23 +11,23 @@
 pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
                       pg_err *err);
 
-/* The i-th name of a loss, NULL behind the last. */
+/* The i-th name of a loss, NULL after the last. */
 const char *pg__loss_name(size_t i);
 
-/* Keras' class of a loss; room: where it may be written. */
+/* Keras' class of a loss; room: memory for the name. */
 const char *pg__loss_class(pg__loss_kind kind, char *room, size_t cap);
 
-/* Has it nothing but usual parameters? */
+/* Does it have only default parameters? */
 int pg__loss_is_plain(const pg__loss_attrs *a);
 
-/* `, "key": value` for every other one, as Keras writes it. */
+/* `, "key": value` for every other parameter, as Keras writes it. */
 pg_status pg__loss_put_keys(pg__str *out, const pg__loss_attrs *a, int with_reduction, pg_err *err);
 
 /* Cuts "a,b" or "out1=a,out2=b" into one text per output. *of_output[k] points into text. Without
- * names: one for all outputs, or one each in their order. PG_E_ARG: an unknown output, too many. */
+ * names: one for all outputs, or one each in order. PG_E_ARG: an unknown output, too many. */
 typedef struct pg__piece_of {
     const char *s;
-    size_t n; /* 0: none */
+    size_t n; /* 0: not given */
 } pg__piece_of;
 pg_status pg__per_output(pg__piece_of *out, size_t n_outputs, const char *const *output_names,
                          const char *what, const char *text, pg_err *err);

@@ -12,8 +12,8 @@
 #include "base/real.h"
 #include "base/try.h"
 
-/* Keras' keys and where they go; `is_flag` for booleans; `of`: the optimizers that have it, all
- * where it is NULL. */
+/* Keras' keys and their members; `is_flag` for booleans; `of`: the optimizers that have the key,
+ * NULL: all. */
 static const struct {
     const char *key;
     size_t off;
@@ -58,7 +58,7 @@ static const struct {
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
-/* What Keras takes where nothing is given; old_lr: of standalone Keras 2.0 to 2.3. */
+/* Keras' defaults; old_lr: of standalone Keras 2.0 to 2.3. */
 static const struct {
     const char *name;
     double lr, old_lr, rho, beta_2, weight_decay, accumulator, old_accumulator;
@@ -76,8 +76,8 @@ static double as_float(double v)
     return (float)v;
 }
 
-/* Two of Keras' take a step by norms of whole variables, which rules that go number by number do
- * not see. */
+/* Two of Keras' optimizers use norms of whole variables, which our element-wise rules do not have.
+ */
 static pg_status refuse_name(const char *name, size_t len, pg_err *err)
 {
     static const char *const whole[] = {"Adafactor", "Lamb"};
@@ -118,7 +118,7 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
                              .first_is_average = rules->keras3,
                              .nadam_decay = 0.004,
                              .nadam_product = 1};
-        if (strcmp(o->name, "Lion") == 0) { /* there is no older one */
+        if (strcmp(o->name, "Lion") == 0) { /* it has no legacy version */
             o->legacy = 0;
             o->lr = rules->keras3 ? 0.001 : o->lr;
         }
@@ -127,7 +127,7 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
     return refuse_name(name, len, err);
 }
 
-/* Is key i one of this optimizer's? */
+/* Does this optimizer have key i? */
 static int has_key(const pg__optimiser *o, size_t i)
 {
     const size_t n = strlen(o->name);
@@ -165,8 +165,8 @@ static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v
     return refuse_key(o, key, len, err);
 }
 
-/* Keras' files hold keys that mean nothing here; a word of another optimizer, or one that was
- * mistyped, was never theirs. */
+/* Keras' files have keys that mean nothing here, but never a mistyped key or one of another
+ * optimizer. */
 static int is_mistake(const char *key)
 {
     const char *names[N_KEYS];
@@ -175,7 +175,7 @@ static int is_mistake(const char *key)
     return pg__nearest(key, names, N_KEYS) != NULL;
 }
 
-/* All numbers are float32 variables to 2.10; later only the learning rate is one. */
+/* Up to 2.10 all numbers are float32 variables, later only the learning rate. */
 static void round_numbers(pg__optimiser *o)
 {
     o->lr = as_float(o->lr);
@@ -186,15 +186,16 @@ static void round_numbers(pg__optimiser *o)
         }
 }
 
-/* The learning rates and decays that no step can use; `decay` belongs to the older rules. */
+/* Refuses invalid settings of the moving average. */
 static pg_status check_average(const pg__optimiser *o, pg_err *err)
 {
     if (!(o->ema_momentum >= 0 && o->ema_momentum <= 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum lies between 0 and 1", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum must lie between 0 and 1",
+                       o->name);
     if (!(o->ema_frequency >= 0 && o->ema_frequency < 1e15) ||
         o->ema_frequency != trunc(o->ema_frequency))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_overwrite_frequency is no number of steps",
-                       o->name);
+        return pg_fail(err, PG_E_ARG,
+                       "optimizer %s: ema_overwrite_frequency is not a number of steps", o->name);
     return PG_OK;
 }
 
@@ -217,10 +218,10 @@ static pg_status check(pg__optimiser *o, pg_err *err)
     if (!(o->lr >= 0) || !isfinite(o->lr))
         return pg_fail(err, PG_E_ARG, "optimizer %s: learning rate %g", o->name, o->lr);
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
+        return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 must lie between 0 and 1",
                        o->name);
     if (!(o->momentum >= 0 && o->momentum <= 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: momentum lies between 0 and 1", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: momentum must lie between 0 and 1", o->name);
     if (!(o->epsilon >= 0))
         return pg_fail(err, PG_E_ARG, "optimizer %s: epsilon is less than 0", o->name);
     if (!(o->weight_decay >= 0))
@@ -291,8 +292,8 @@ static pg_status refuse_value(const pg__optimiser *o, const char *key, const pg_
                    want);
 }
 
-/* null is what Keras has anyway. An object as learning rate is a schedule, which others read; a
- * flag may be 0 or 1, as Python has it. */
+/* null means Keras' default. An object as learning rate is a schedule, which is read elsewhere; a
+ * flag may be 0 or 1, as in Python. */
 static pg_status read_key(pg__optimiser *o, size_t i, const pg__json *v, pg_err *err)
 {
     const pg__json_type type = pg__json_type_of(v);
@@ -389,7 +390,7 @@ double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot)
     return (is(o, "Adagrad") || is(o, "Ftrl")) && slot == 0 ? o->initial_accumulator : 0;
 }
 
-/* beta^t: the later rules raise float32 numbers, the older ones compute in double. */
+/* beta^t: newer rules compute in float32, older ones in double. */
 static double power(const pg__optimiser *o, double base, uint64_t t)
 {
     return o->legacy ? pow(base, (double)t) : (double)powf((float)base, (float)t);

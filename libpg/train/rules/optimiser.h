@@ -1,4 +1,4 @@
-/* optimiser.h - which rule, with which numbers, at which step. */
+/* optimiser.h - an optimizer's rule, its numbers, and its step. */
 #ifndef PG_TRAIN_RULES_OPTIMISER_H
 #define PG_TRAIN_RULES_OPTIMISER_H
 
@@ -7,13 +7,13 @@
 #include "ops/optimiser.h"
 #include "train/rules/schedule.h"
 
-/* One optimizer as Keras configures it. Where numbers are float32 variables in Keras, 0.3 is kept,
- * and shown, as 0.30000001192092896. */
+/* An optimizer as Keras configures it. For numbers that are float32 variables in Keras, 0.3 is
+ * stored, and shown, as 0.30000001192092896. */
 typedef struct pg__optimiser {
     const char *name;             /* "Adam": Keras' class name (static) */
     int legacy;                   /* rules of Keras to 2.10 */
     double lr, decay;             /* lr: as set by the user or by a callback */
-    const pg__schedule *schedule; /* counts the rate instead of lr; NULL: none. Not owned */
+    const pg__schedule *schedule; /* sets the rate instead of lr; NULL: none. Not owned */
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay, initial_accumulator;
     double clipnorm, global_clipnorm, clipvalue; /* 0: none */
     int nesterov, amsgrad, centered;
@@ -21,41 +21,41 @@ typedef struct pg__optimiser {
     int use_ema;
     double ema_momentum, ema_frequency; /* frequency: in steps, 0: only at the end of fit() */
     int first_is_average;               /* Keras 3: it begins with the first step's weights */
-    double nadam_decay;                 /* 0.004 by itself */
+    double nadam_decay;                 /* default 0.004 */
     uint64_t iterations;
     double nadam_product; /* of the momenta so far */
 } pg__optimiser;
 
-/* From "adam", "SGD:learning_rate=0.01,momentum=0.9". legacy: 1, 0, or -1 for what the rules say.
- * PG_E_ARG lists the known names or keys. */
+/* From "adam", "SGD:learning_rate=0.01,momentum=0.9". legacy: 1, 0, or -1: by the rules. PG_E_ARG
+ * lists the known names or keys. */
 pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
                               int legacy, pg_err *err);
 
-/* From a Keras config: {"class_name": "Adam", "config": {...}}; foreign keys are left alone.
- * PG_E_ARG: a key of the optimizer has a value of another type. */
+/* From a Keras config: {"class_name": "Adam", "config": {...}}; ignores unknown keys. PG_E_ARG: a
+ * key of the optimizer has a value of another type. */
 pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
                                 int legacy, pg_err *err);
 
 pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o);
 
-/* Slots that the rule really uses: adam without amsgrad has two of three. */
+/* Does the rule use the slot? Adam without amsgrad uses two of three. */
 int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot);
 double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
 
-/* Lets a schedule count the learning rate (NULL: none does). PG_E_UNSUPPORTED: Keras' rule takes
- * none. */
+/* Lets a schedule set the learning rate (NULL: none). PG_E_UNSUPPORTED: Keras' rule takes no
+ * schedule. */
 pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err);
 
-/* Are parameters to become their averages, at the end of training? */
+/* Are parameters set to their averages at the end of training? */
 int pg__optimiser_finalizes(const pg__optimiser *o);
 
-/* The learning rate at this point: what Keras calls optimizer.learning_rate, before `decay`. */
+/* The current learning rate: Keras' optimizer.learning_rate, before `decay`. */
 double pg__optimiser_rate(const pg__optimiser *o);
 
-/* What follows from the number of steps made, which a file may have told. */
+/* Updates what depends on the number of steps, after it was set from a file. */
 void pg__optimiser_recount(pg__optimiser *o);
 
-/* The numbers of the next step; counts it. */
+/* The numbers for the next step; counts the step. */
 pg__update pg__optimiser_step(pg__optimiser *o);
 
 #endif

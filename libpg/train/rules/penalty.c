@@ -11,9 +11,8 @@
 
 #define EPSILON 1e-7
 
-/* The config of p's own layer calls it after its variable ("bias_regularizer"), but leaves the
- * "_kernel" of one with a name of its own away ("recurrent_regularizer"). Keras 1 has "W_", "U_"
- * and "b_" for all gates. */
+/* The config of p's layer names it after the variable ("bias_regularizer"), without the "_kernel"
+ * of a longer name ("recurrent_regularizer"). Keras 1 has "W_", "U_" and "b_" for all gates. */
 static const pg__json *value_of(const pg__param *p, const char *suffix)
 {
     static const char kernel[] = "_kernel";
@@ -56,7 +55,7 @@ static pg_status read_axes(pg__penalty *out, const pg__param *p, const pg__json 
         int64_t at;
         const pg__json *j = pg__json_type_of(axis) == PG_J_ARRAY ? pg__json_at(axis, i) : axis;
         if (!pg__json_int(j, &at) || at < -(int64_t)p->shape.rank || at >= (int64_t)p->shape.rank)
-            return pg_fail(err, PG_E_FORMAT, "%s: constraint along an axis that %s has not",
+            return pg_fail(err, PG_E_FORMAT, "%s: constraint along an axis that %s does not have",
                            PG_SHOW(p->leaf->layer->name), p->var->name);
         out->axes |= 1u << (at < 0 ? at + (int64_t)p->shape.rank : at);
     }
@@ -105,7 +104,7 @@ static double wanted_norm(const pg__penalty *p, double norm)
     return p->constraint == PG__MIN_MAX_NORM ? p->rate * inside + (1 - p->rate) * norm : inside;
 }
 
-/* Scales every vector along the axes: elements whose other indices agree. */
+/* Scales every vector along the axes, that is, elements whose other indices agree. */
 static void constrain_norms(const pg__penalty *p, const pg__dims *shape, double *w)
 {
     uint64_t stride[PG_MAX_RANK], inner = 1, outer = 1, n = 1;

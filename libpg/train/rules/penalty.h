@@ -1,5 +1,5 @@
-/* penalty.h - what a layer's config asks of its variables beside the loss: regularizers, which add
- * to loss and gradient, and constraints, which hold after every update. */
+/* penalty.h - what a layer's config requires of its variables: regularizers, which add to loss and
+ * gradient, and constraints, which hold after every update. */
 #ifndef PG_TRAIN_RULES_PENALTY_H
 #define PG_TRAIN_RULES_PENALTY_H
 
@@ -21,7 +21,7 @@ typedef struct pg__penalty {
 } pg__penalty;
 
 /* From the layer's "<variable>_regularizer" and "<variable>_constraint". PG_E_UNSUPPORTED names one
- * that is not Keras', or not covered. */
+ * that is not Keras', or not supported. */
 pg_status pg__penalty_of(pg__penalty *out, const pg__param *p, pg_err *err);
 
 /* Brings w (shape as given, doubles) within its constraint. */

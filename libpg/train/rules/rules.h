@@ -1,5 +1,5 @@
 /* rules.h - optimizers, schedules, losses, metrics, penalties and initial values by Keras' names.
- * Uses ops and model; knows no devices. Begin reading at names.c and optimiser.c. */
+ * Uses ops and model; knows nothing of devices. Begin reading at names.c and optimiser.c. */
 #ifndef PG_TRAIN_RULES_RULES_H
 #define PG_TRAIN_RULES_RULES_H
 

@@ -1,7 +1,7 @@
 /* schedule.c - see schedule.h. Source: keras/optimizers/schedules/learning_rate_schedule.py of 2.15
- * and 3.6, which compute the same. Every operation is one of float32, in Keras' order, as fit() has
- * TensorFlow compute it: divisors that never change become factors, so that 45 steps are a little
- * more than 3 times 15, and a period can end a step earlier or later than by division. */
+ * and 3.6, which agree. Every operation is in float32, in Keras' order, as TensorFlow computes it
+ * for fit(): it multiplies by reciprocals of constants, so that 45 steps are a little more than 3
+ * times 15, and a period may end a step earlier or later than by division. */
 #include "train/rules/schedule.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static float polynomial_decay(const pg__schedule *s, uint64_t steps)
     return ((float)s->initial_learning_rate - end) * powf(1.0F - p, (float)s->power) + end;
 }
 
-/* Up to a boundary, that one included, the value before it counts. */
+/* Up to and including a boundary, the value before it counts. */
 static float piecewise_constant_decay(const pg__schedule *s, uint64_t steps)
 {
     size_t i = 0;
@@ -102,8 +102,7 @@ static const pg__schedule_type types[] = {
 
 typedef enum kind { REAL, STEPS, FLAG, LIST } kind;
 
-/* Keras' keys, and their values where they are not given. STEPS: a number that is written without a
- * point. */
+/* Keras' keys and their defaults. STEPS: a number written without a decimal point. */
 static const struct {
     const char *key;
     kind kind;
@@ -135,7 +134,7 @@ static void *field_of(pg__schedule *s, size_t off)
     return (char *)s + off;
 }
 
-/* The next of a type's parameters: its place in `keys`, N_KEYS behind the last. */
+/* The next of a type's parameters: its index in `keys`, N_KEYS after the last. */
 static size_t next_key(const char **at, int *needed)
 {
     const size_t n = strcspn(*at, " !");
@@ -164,7 +163,7 @@ double pg__schedule_at(const pg__schedule *s, uint64_t steps)
 
 /* ---- reading ---- */
 
-/* "10/20", as [10, 20] would be. */
+/* Reads "10/20" like [10, 20]. */
 static pg_status read_slashes(double *out, size_t *n, const char *s)
 {
     for (*n = 0;; s++) {
@@ -193,7 +192,7 @@ static pg_status read_list(double **out, size_t *n, const pg__json *j, const cha
     for (size_t i = 0; is_array && good && i < pg__json_len(j); i++)
         good = pg__json_num(pg__json_at(j, i), &(*out)[(*n)++]);
     return good ? PG_OK
-                : pg_fail(err, PG_E_ARG, "%s is no list of numbers, as 0.1/0.01/0.001", key);
+                : pg_fail(err, PG_E_ARG, "%s is not a list of numbers such as 0.1/0.01/0.001", key);
 }
 
 static pg_status read_key(pg__schedule *s, size_t i, int needed, pg__settings *from, pg_err *err)
@@ -238,15 +237,15 @@ static pg_status find_type(pg__schedule *s, const char *name, pg_err *err)
 static pg_status check_list(const pg__schedule *s, pg_err *err)
 {
     if (s->n_values != s->n_boundaries + 1)
-        return pg_fail(err, PG_E_ARG, "%s: %zu boundaries want %zu values, there are %zu",
-                       s->type->name, s->n_boundaries, s->n_boundaries + 1, s->n_values);
+        return pg_fail(err, PG_E_ARG, "%s: %zu boundaries need %zu values, not %zu", s->type->name,
+                       s->n_boundaries, s->n_boundaries + 1, s->n_values);
     for (size_t i = 1; i < s->n_boundaries; i++)
         if (s->boundaries[i] < s->boundaries[i - 1])
             return pg_fail(err, PG_E_ARG, "%s: the boundaries do not ascend", s->type->name);
     return PG_OK;
 }
 
-/* What would end in learning rates that are no numbers. */
+/* Refuses parameters that would give NaN or infinite learning rates. */
 static pg_status check(const pg__schedule *s, pg_err *err)
 {
     const char *at = s->type->takes;
@@ -316,7 +315,7 @@ pg_status pg__schedule_of_json(pg__schedule **out, const pg__json *j, pg_err *er
         PG_FAIL(PG_E_FORMAT, "the learning rate's schedule has no \"class_name\"");
     PG_TRY(pg__str_puts(&from.name, name, err));
     st = schedule_of(out, &from, NAN, err);
-    if (st == PG_E_ARG) /* nobody asked for it here */
+    if (st == PG_E_ARG) /* it comes from the file, not from an option */
         st = PG_E_UNSUPPORTED;
     if (err)
         err->code = st;

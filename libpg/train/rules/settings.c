@@ -18,7 +18,7 @@ static int is_bare(const char *s, size_t n)
     return n > 0 && (*s == '-' || (*s >= '0' && *s <= '9')) && pg__json_check(s, n, NULL) == PG_OK;
 }
 
-/* A value as JSON: what looks like a number or a flag is one, also as Python writes it. */
+/* A value as JSON: text that looks like a number or a flag, also in Python's form, becomes one. */
 static pg_status put_value(pg__str *out, const char *s, size_t n, pg_err *err)
 {
     if (n > 1 && *s == '.' && is_bare(s + 1, n - 1))
@@ -59,7 +59,7 @@ static pg_status to_json(pg__str *out, const char *s, pg_err *err)
         if (*s == ',') {
             PG_TRY(pg__str_puts(out, ", ", err));
             if (*++s == '\0')
-                PG_FAIL(PG_E_ARG, "no key behind the last comma");
+                PG_FAIL(PG_E_ARG, "no key after the last comma");
         }
     }
     PG_TRY(pg__str_puts(out, "}", err));
@@ -93,7 +93,7 @@ static pg_status of_json(pg__settings *out, const char *text, pg_err *err)
     if (!name)
         PG_FAIL(PG_E_ARG, "an object without \"class_name\"");
     if (config && pg__json_type_of(config) != PG_J_OBJECT)
-        PG_FAIL(PG_E_ARG, "\"config\" is no object");
+        PG_FAIL(PG_E_ARG, "\"config\" is not an object");
     PG_TRY(pg__str_puts(&out->name, name, err));
     out->of = config;
 done:
@@ -136,7 +136,7 @@ void pg__settings_fini(pg__settings *s)
 
 /* ---- values ---- */
 
-/* *out: NULL where it is not given, or null. */
+/* *out: NULL if the key is missing or null. */
 static pg_status find(pg__settings *s, const char *key, const pg__json **out, pg_err *err)
 {
     const pg__json *v = pg__json_get(s->of, key);
@@ -166,7 +166,7 @@ pg_status pg__settings_text(pg__settings *s, const char *key, const char **inout
     pg_status st = PG_OK;
     PG_TRY(find(s, key, &v, err));
     if (v && !pg__json_str(v))
-        PG_TRY(refuse(s, key, "no text", err));
+        PG_TRY(refuse(s, key, "not text", err));
     if (v)
         *inout = pg__json_str(v);
 done:
@@ -179,7 +179,7 @@ pg_status pg__settings_real(pg__settings *s, const char *key, double *inout, pg_
     pg_status st = PG_OK;
     PG_TRY(find(s, key, &v, err));
     if (v && !pg__json_num(v, inout))
-        PG_TRY(refuse(s, key, "no number", err));
+        PG_TRY(refuse(s, key, "not a number", err));
 done:
     return st;
 }
@@ -206,7 +206,7 @@ pg_status pg__settings_count(pg__settings *s, const char *key, size_t *inout, pg
     pg_status st = PG_OK;
     PG_TRY(find(s, key, &v, err));
     if (v)
-        PG_TRY(read_count(s, key, v, "no whole number from 0 on", inout, err));
+        PG_TRY(read_count(s, key, v, "not a whole number from 0 on", inout, err));
 done:
     return st;
 }

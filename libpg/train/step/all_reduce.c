@@ -1,6 +1,6 @@
 /* all_reduce.c - sums over devices, as the plan says (sum_plan.h). The tree of lanes.h goes from
- * device to device, so that its result does not depend on them; a group (NCCL) sums in an order of
- * its own, and faster: during the backward pass where it can (buckets.h), else behind it. */
+ * device to device, so that its result does not depend on them; a group (NCCL) is faster, but sums
+ * in an order of its own: during the backward pass if it can (buckets.h), else after it. */
 #include "train/step/all_reduce.h"
 
 #include "base/mem.h"
@@ -73,7 +73,7 @@ done:
     return st;
 }
 
-/* Their sums were queued during the backward pass; averages came along. */
+/* The sums were queued during the backward pass, moving averages among them. */
 static void join_buckets(void *arg, size_t worker)
 {
     pg_trainer *t = arg;
@@ -138,7 +138,7 @@ static pg_status by_copies(pg_trainer *t, pg_err *err)
     for (size_t d = 0; sum && d < t->devs.n_devices; d++) {
         pg__dev *dev = t->devs.devices[d].dev;
         PG_TRY(pg__flat_on(&t->devs, d, sum, 0, n, &t->devs.devices[d].sum, err));
-        if (t->devs.devices[d].sum != sum) /* before the update there changes it */
+        if (t->devs.devices[d].sum != sum) /* before the update changes it there */
             PG_TRY(pg__device_failed(&t->devs, dev, t->devs.backend->sync(dev), err));
     }
 done:

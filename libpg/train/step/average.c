@@ -1,5 +1,5 @@
-/* average.c - see average.h. Between the steps it is the optimizer's last slot (update_real.h).
- * Source: keras/optimizers/optimizer.py of 2.15, base_optimizer.py of 3.6. */
+/* average.c - see average.h. Between steps the average is the optimizer's last slot
+ * (update_real.h). Source: keras/optimizers/optimizer.py of 2.15, base_optimizer.py of 3.6. */
 #include "train/step/average.h"
 
 #include "base/mem.h"

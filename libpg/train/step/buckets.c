@@ -1,17 +1,17 @@
 /* buckets.c - the backward pass makes the gradients of the last layers first, and variables lie in
  * the flat memory in the order of their layers: buckets are summed from its end. Every rank must
- * ask for the same sums in the same order, so ranges and order follow from the variables alone, not
- * from a program; what differs is where a program has left a bucket behind.
+ * ask for the same sums in the same order, so ranges and order follow from the variables alone;
+ * programs differ only in when they complete a bucket.
  *
- * Size as in PyTorch's DistributedDataParallel: 25 MB, large enough that latency does not count.
- * The bucket at the start of the memory is small, 1 MB: it is complete when the backward pass ends,
- * so nothing is left to hide its sum behind. What remains at the other end is smaller than the
- * others, and lets the sums begin early.
+ * Size as in PyTorch's DistributedDataParallel: 25 MB, large enough that latency does not matter.
+ * The bucket at the start of the memory is small, 1 MB: it is complete only when the backward pass
+ * ends, so nothing is left to hide its sum. The remainder at the other end is smaller than the
+ * others, which lets the sums begin early.
  *
- * A step is recorded in pieces that end where a bucket does, and sums are queued between them, not
- * recorded: NVIDIA's manual says that several GPUs of one process that launch graphs with NCCL's
- * calls inside may wait for each other for ever, and what is queued can be given up. A piece more
- * costs a launch, some microseconds. */
+ * A step is recorded in pieces that end where a bucket does. Sums are queued between the pieces,
+ * not recorded: by NVIDIA's manual, GPUs of one process that launch graphs with NCCL calls inside
+ * may deadlock, and queued calls can be abandoned. Each piece costs one more launch, a few
+ * microseconds. */
 #include "train/step/buckets.h"
 
 #include <stdlib.h>
@@ -25,10 +25,11 @@
 
 #define LAST  ((uint64_t)1 << 20)
 #define OTHER ((uint64_t)25 << 20)
-#define OF_RANKS \
-    ((uint64_t)4 << 20) /* on CPUs, over MPI: more of them find something to hide behind */
+#define OF_RANKS                                                                                  \
+    ((uint64_t)4 << 20) /* on CPUs, over MPI: smaller, so that more sums overlap with computation \
+                         */
 
-#define OF_ONE ((uint64_t)64 << 10) /* and a piece of it for every rank is worth a message */
+#define OF_ONE ((uint64_t)64 << 10) /* so that each rank's piece of it is worth a message */
 
 /* The tests train small models. */
 static uint64_t bytes_asked_for(void)
@@ -42,7 +43,7 @@ void pg__buckets_cut(pg_trainer *t)
     pg__buckets_cut_for(t, t->devs.backend->host_memory);
 }
 
-/* Variables are not cut: a gradient is complete all at once. */
+/* Never cuts a variable: its gradient becomes complete all at once. */
 void pg__buckets_cut_for(pg_trainer *t, int on_cpus)
 {
     const uint64_t each = t->devs.backend->real_bytes, asked = bytes_asked_for();
@@ -101,7 +102,7 @@ void pg__buckets_ends(const pg__sums *sums, const pg__program *p, size_t ends[PG
     }
 }
 
-/* Behind the backward pass, in the same order. */
+/* After the backward pass, in the same order. */
 static void follow(void *arg, size_t worker)
 {
     const pg__step *s = arg;

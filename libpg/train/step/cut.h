@@ -4,8 +4,8 @@
 
 #include "train/step/jobs.h"
 
-/* *out, of the trainer: the batch's jobs with their programs, as none of them had been run. After
- * an error in the step pg__steps_drop() is called, for what it left behind is not known. */
+/* *out, which the trainer owns: the batch's jobs with their programs, reset as if never run. After
+ * an error in the step call pg__steps_drop(): its state is undefined. */
 pg_status pg__step_cut(pg__step **out, pg_trainer *t, const pg__batch *b, pg__pass pass,
                        pg_err *err);
 

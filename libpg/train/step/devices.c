@@ -10,7 +10,7 @@
 
 /* ---- opening ---- */
 
-/* Its index among the devices: one for each GPU, one for all of the host. */
+/* Its index among the devices: one for each GPU, one for all CPUs. */
 static size_t index_of(pg__trainer_devs *devs, size_t ordinal)
 {
     for (size_t d = 0; d < devs->n_devices; d++)
@@ -27,7 +27,7 @@ static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err
     size_t ordinal = 0;
     pg_status st = PG_OK;
     if (len >= sizeof text || t->pool.cut.n_replicas == PG_MAX_REPLICAS)
-        PG_FAIL(PG_E_ARG, "devices: more or longer names than there can be devices");
+        PG_FAIL(PG_E_ARG, "devices: too many or too long names");
     memcpy(text, name, len);
     text[len] = '\0';
     PG_TRY(pg__backend_of(&backend, &ordinal, text, err));
@@ -40,7 +40,7 @@ done:
     return st;
 }
 
-/* All *n GPUs that can be seen; of several processes on a machine each has its own. */
+/* All *n visible GPUs; if a machine runs several processes, each takes its own. */
 static pg_status every_gpu(const pg_trainer *t, pg__str *out, size_t *n, pg_err *err)
 {
     const pg__backend *cuda;
@@ -55,8 +55,7 @@ done:
     return st;
 }
 
-/* Names, one by one. "auto" is every GPU, or the CPU where there is none; what stands in the way is
- * told. */
+/* Names, one by one. "auto" is every GPU, or the CPU if there is none; a note says why. */
 static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
 {
     pg__str all = {0};
@@ -176,7 +175,7 @@ void pg__devices_close(pg_trainer *t)
 
 /* ---- workers ---- */
 
-/* The first worker of a device has its own queue. */
+/* The first worker of a device uses the device's own queue. */
 pg_status pg__devices_staff(pg_trainer *t, pg_err *err)
 {
     const size_t each = t->pool.cut.n_workers / pg__replicas_here(&t->pool.cut);

@@ -1,8 +1,7 @@
-/* graph_capture.c - a recording belongs to a program and to the memory that it ran on (what changes
- * from step to step lies in the arena too, upload.h); the first run of a program is not recorded,
- * since libraries set themselves up in it. It is as many pieces as the run has, recorded before the
- * first of them is run: nothing that waits for another device is queued while a step is recorded.
- */
+/* graph_capture.c - a recording belongs to a program and the memory it ran on (data that change
+ * from step to step lie in the arena too, upload.h). The first run of a program is not recorded,
+ * since libraries initialise themselves in it. All pieces of a run are recorded before the first of
+ * them runs: nothing that waits for another device may be queued while a step is recorded. */
 #include "train/step/graph_capture.h"
 
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-/* A run's pieces: those before each stop, and the rest. */
+/* A run's pieces: one before each stop, and the rest. */
 static size_t n_pieces(const pg__stops *stops)
 {
     return stops ? stops->n + 1 : 1;
@@ -52,8 +51,8 @@ static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, s
     return PG_OK;
 }
 
-/* The piece's graph stays NULL where a call cannot be recorded: nothing was done then, and the run
- * that follows in its place tells what is really wrong, if it is. */
+/* The piece's graph stays NULL if a call cannot be recorded: nothing was executed then, and the
+ * plain run that replaces it reports the error, if there is one. */
 static void record(const pg__backend *b, pg__graph_capture *r, const pg__frame *f, size_t k,
                    size_t from, size_t to)
 {

@@ -24,8 +24,7 @@ static const void *rows_of(const pg__step *s, const void *batch, const pg__dims 
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* Pointers of a frame: inputs, targets, weights, and the last two once more as they lie in the
- * host's memory; seeds. */
+/* Pointers of a frame: inputs, targets, weights, the last two again in the host's memory, seeds. */
 size_t pg__job_n_pointers(const pg__trainer_net *net)
 {
     return net->n_inputs + 5 * net->n_outputs + 1;
@@ -116,7 +115,7 @@ done:
     return st;
 }
 
-/* A lane's rows, to where they belong in the batch. */
+/* Copies a lane's predictions to their rows of the batch. */
 static pg_status keep_predictions(const pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
@@ -171,8 +170,8 @@ static pg__job *next_job(const pg__step *s, size_t worker, size_t *at)
     return NULL;
 }
 
-/* From job->at to the end or the next meeting: the lane, or with the first of those that are run at
- * once all of them. */
+/* Runs the lane (the first of lanes run at once: all of them) from job->at to the next meeting or
+ * the end. */
 static pg_status run_on(pg__job *job, int *meets)
 {
     const pg__frame *f[PG_MAX_TOGETHER];
@@ -233,7 +232,7 @@ done:
         .lane = &(job)->lane, .meeting = which                                        \
     }
 
-/* To the next meeting: what the lane brings is on the board then. */
+/* Runs to the next meeting and puts the lane's statistics on the board. */
 static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
 {
     int meets = 0;
@@ -284,7 +283,7 @@ static void run_together(pg__step *s, size_t worker)
         w->st = end_lane(s, job, w, &w->err);
 }
 
-/* A lane's frame with the thread's own scratch. */
+/* Runs a lane's frame with the thread's own scratch memory. */
 static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, const pg__worker *w)
 {
     pg__frame f = job->frame.f;

@@ -1,9 +1,9 @@
 /* masks.c - masked outputs and zero weights: what the sum of a batch's losses is divided by.
  *
- * Keras divides by the number of terms; from 2.15 on a mask leaves only its steps in that number,
- * to 2.2 so did masks and weights of 0. The gradient needs the number before it begins, so masks
- * are computed beforehand, by a program of their own that holds nothing else. Sources:
- * keras/losses.py and utils/losses_utils.py of 2.15, engine/training_utils.py of 2.2.4. */
+ * Keras divides by the number of terms. From 2.15 on, masked steps are not counted; up to 2.2,
+ * neither masked steps nor weights of 0 were. The backward pass needs the number before it begins,
+ * so a program of its own computes the masks beforehand. Sources: keras/losses.py and
+ * utils/losses_utils.py of 2.15, engine/training_utils.py of 2.2.4. */
 #include "train/step/masks.h"
 
 #include "base/mem.h"
@@ -33,9 +33,10 @@ pg_status pg__masks_check(const pg_trainer *t, pg_err *err)
     const pg__lowered *m = &t->net.built_params;
     for (size_t k = 0; k < m->n_outputs; k++)
         if (t->compiled.objectives[k].loss.ignores && pg__output_mask(m, k) != PG__NO_VAL)
-            return pg_fail(err, PG_E_UNSUPPORTED,
-                           "output \"%s\": ignore_class is not covered where steps are masked, too",
-                           PG_SHOW(t->net.output_names[k]));
+            return pg_fail(
+                err, PG_E_UNSUPPORTED,
+                "output \"%s\": ignore_class is not supported together with masked steps",
+                PG_SHOW(t->net.output_names[k]));
     return PG_OK;
 }
 
@@ -104,7 +105,7 @@ void pg__shares_add(const pg_trainer *t, const pg__batch *b, size_t k, uint64_t 
     sum->n_weights += (double)n_terms;
 }
 
-/* What a loss leaves out by the target's class is masked like a step. */
+/* A target class that the loss ignores counts as a masked step. */
 double pg__loss_share(const pg_trainer *t, const pg__mask_sum *sum, size_t k)
 {
     const pg__loss_attrs *loss = &t->compiled.objectives[k].loss;
@@ -113,7 +114,7 @@ double pg__loss_share(const pg_trainer *t, const pg__mask_sum *sum, size_t k)
     double s = 1;
     if (loss->sums)
         return 1;
-    if (n > 0 && t->net.rules->mask_rescaled) /* Keras 3 lets a batch have no step at all */
+    if (n > 0 && t->net.rules->mask_rescaled) /* Keras 3 allows a batch without any step */
         s = (valid + (t->net.rules->keras3 ? 1e-7 : 0)) / n;
     if (n > 0 && t->net.rules->loss_norm_nonzero)
         s = valid / n;

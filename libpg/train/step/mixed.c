@@ -1,6 +1,6 @@
-/* mixed.c - see mixed.h. The scale goes its way as Keras' LossScaleOptimizer has it (2.15: the
- * scale is never below 1): half of it behind a step whose gradients are not finite, which changes
- * no trained variable, twice behind 2000 others. Keras 2 counts such a step among the optimizer's,
+/* mixed.c - see mixed.h. The scale changes as in Keras' LossScaleOptimizer (2.15: it is never below
+ * 1): it is halved after a step with non-finite gradients, which changes no trained variable, and
+ * doubled after 2000 other steps. Keras 2 counts a skipped step in the optimizer's iterations,
  * Keras 3 does not. A fixed scale, which Keras 3 does not have, skips nothing. */
 #include "train/step/mixed.h"
 
@@ -52,8 +52,8 @@ const char *pg__mixed_name(const pg__trainer_net *net)
     return words[net->precision];
 }
 
-/* Every file of Keras says "float32" where nothing else was asked for; beside layers with another
- * policy it was. */
+/* Keras writes "float32" for every layer without a policy of its own; next to layers that have
+ * another policy it was chosen. */
 static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int has_policies)
 {
     const pg__elem own = pg__policy_elem(pg__layer_policy(net->leaves.v[leaf].layer));
@@ -99,7 +99,7 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     const int policies = has_policies(t), asked = o->precision;
     pg_status st = PG_OK;
     if (asked < BY_MODEL || asked > FLOAT32)
-        PG_FAIL(PG_E_ARG, "precision: %d is none", asked);
+        PG_FAIL(PG_E_ARG, "precision: there is no kind %d", asked);
     t->net.precision = asked;
     if (t->devs.backend->host_memory && (asked == BFLOAT16 || asked == FLOAT16))
         return refuse(&t->devs, asked, err);
@@ -151,7 +151,7 @@ static void skip(pg_trainer *t)
         t->compiled.optimiser.iterations++;
 }
 
-/* On each device that has the gradients, or on each its part of them. */
+/* On each device that has the gradients, or its part of them. */
 static pg_status unscale(pg_trainer *t, pg_err *err)
 {
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params];

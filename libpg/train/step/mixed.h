@@ -1,33 +1,33 @@
-/* mixed.h - what layers compute with (ops/compact.h), and the scale of the loss where that is
- * float16: gradients smaller than 2^-24 would be lost in it, so the loss is multiplied, and the sum
- * of gradients divided. */
+/* mixed.h - the type that layers compute with (ops/compact.h), and loss scaling for float16:
+ * gradients below 2^-24 would be lost, so the loss is multiplied by a scale, and the sum of
+ * gradients divided by it. */
 #ifndef PG_TRAIN_STEP_MIXED_H
 #define PG_TRAIN_STEP_MIXED_H
 
 #include "train/step/trainer.h"
 
-/* The optimizer's config; of the one in a LossScaleOptimizer, whose own goes into *s. */
+/* The optimizer's config; for a LossScaleOptimizer that of its inner optimizer, with its own scale
+ * in *s. */
 const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer);
 
-/* By the options, else by the policies in the model's description. PG_E_UNSUPPORTED: asked for on a
- * device that computes with float32. */
+/* Chooses by the options, else by the policies in the model's description. PG_E_UNSUPPORTED: the
+ * device only computes with float32. */
 pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 
-/* What was asked for: "model", "tf32", "bfloat16", ... */
+/* What the options asked for: "model", "tf32", "bfloat16", ... */
 const char *pg__mixed_name(const pg__trainer_net *net);
 
-/* What the loss of a training step is multiplied by; 1 where it is not. */
+/* The factor on the loss of a training step; 1 without scaling. */
 double pg__loss_scale_now(const pg__trainer_compiled *compiled);
 
-/* A step whose gradients are not finite is skipped. */
+/* Are steps with non-finite gradients skipped? */
 int pg__loss_scale_skips(const pg_trainer *t);
 
-/* Behind the state of a run that was begun where nothing is scaled: its scale is the first. */
+/* After reading the state of a run that began without loss scaling: sets the first scale. */
 void pg__loss_scale_resumed(pg__trainer_compiled *compiled);
 
-/* Sums of gradients, which pg__all_reduce() has brought: divided by the scale; or, where a number
- * in them is none, *skips, and the scale is halved. Waits for the first device where it may skip.
- */
+/* Divides the sums of gradients, which pg__all_reduce() has brought, by the scale; if they are not
+ * finite, sets *skips and halves the scale instead. Waits for the first device if it may skip. */
 pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* model_parallel.c - see model_parallel.h. A device's variables lie one behind the other in memory
- * of its own, in the order of all; a flat in the host's memory has the order of all, so that what
- * is saved does not depend on where the variables were. */
+/* model_parallel.c - see model_parallel.h. Each device's variables are contiguous in its own
+ * memory, in model order; a flat in host memory has all of them in model order, so that saved files
+ * do not depend on the placement. */
 #include "train/step/model_parallel.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ void pg__mp_release(pg__trainer_devs *devs, pg__flat *f)
     pg__mem_free(f->parts);
 }
 
-/* One piece of all where the flat is not divided, else a piece for each variable. */
+/* One piece for the whole flat if it is not divided, else a piece for each variable. */
 static size_t n_pieces(const pg_trainer *t)
 {
     return t->devs.is_split ? t->vars.n_params : t->vars.n_params > 0;
@@ -162,7 +162,8 @@ pg_status pg__mp_scale(pg_trainer *t, pg__flat *a, double by)
     return st;
 }
 
-/* One sum of all says it nearly always; where it does not, that may be the others. */
+/* One sum over everything nearly always decides; if it is not finite, untrained variables may be
+ * the reason. */
 pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, int *finite)
 {
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params];

@@ -1,12 +1,11 @@
-/* moving.c - moving averages of BatchNormalization. The rules of Keras' generations are all
- * new = keep old + take found; what they differ in is the shares:
- *   plain (2.0, tf.keras, Keras 3): m, 1 - m, replica after replica;
- *   2.1, 2.2: zero-debiased, b = m b + (1 - m) found from b = 0, over 1 - m^k at step k: what the
- *   average was at the start does not count; only the first replica's batch does;
- *   2.3: every replica reads what was there before the step: the sum of their moves.
- * Where gradients are summed in buckets, what replicas found is summed along, each by what is left
- * of its share behind the replicas after it: a variable that is not trained has room in the flat
- * gradient.
+/* moving.c - moving averages of BatchNormalization. The rules of all Keras generations have the
+ * form new = keep old + take found; they differ in the two factors: plain (2.0, tf.keras, Keras 3):
+ * m, 1 - m, replica after replica; 2.1, 2.2: zero-debiased, b = m b + (1 - m) found from b = 0,
+ * over 1 - m^k at step k: the initial average does not count; only the first replica's batch does;
+ *   2.3: every replica reads the value from before the step: the sum of their changes.
+ * If gradients are summed in buckets, the statistics of the replicas are summed along with them,
+ * each times what the replicas after it leave of its share: an untrained variable has room in the
+ * flat gradient.
  * Found in the sources and confirmed by the golden runs of cnn_bn in those versions, to 1e-6. */
 #include <math.h>
 
@@ -34,8 +33,8 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
     return (shares){m, 1 - m};
 }
 
-/* On each device that has the parameter; what was found lies on another, perhaps, or came from
- * another process: in the host's memory, from NULL. */
+/* Updates device d's copy. The found statistics may lie on another device, or have come from
+ * another process: then `from` is NULL, and they are in host memory. */
 static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__dev *from,
                           const void *found)
 {
@@ -67,8 +66,8 @@ static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__d
 
 /* ---- along with the gradients ---- */
 
-/* An entry of the model's list, by a replica; a layer that is called twice has two for a variable.
- */
+/* One replica's entry in the model's list; a layer that is called twice has two entries for a
+ * variable. */
 typedef struct move {
     const pg__lowered *m;
     size_t replica, i;
@@ -88,7 +87,7 @@ static int is_first(const move *v)
     return i == v->i;
 }
 
-/* What those that come after it leave of the variable. */
+/* The factor that all later moves leave of this one. */
 static double left_after(const pg_trainer *t, const move *v)
 {
     double left = 1;

@@ -1,6 +1,6 @@
-/* optimizer_shard.c - see optimizer_shard.h. Rank 0 writes files alone, and when is its business
- * (the best epoch, a signal, a clock): so at places where it may want to, the others wait for its
- * errands. It never has more than a window of what is theirs. */
+/* optimizer_shard.c - see optimizer_shard.h. Only rank 0 writes files, and only it knows when (the
+ * best epoch, a signal, a clock): so wherever it might, the others wait for its requests. It never
+ * holds more than a window of their slots. */
 #include "train/step/optimizer_shard.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "train/step/average.h"
 #include "train/step/ranks.h"
 
-#define GRAIN  16u                 /* elements: no cache line is written by two */
-#define WINDOW ((uint64_t)1 << 18) /* of each slot: files have those of a variable in turn */
+#define GRAIN  16u                 /* elements: no two threads write one cache line */
+#define WINDOW ((uint64_t)1 << 18) /* for each slot: files interleave the slots of a variable */
 #define PIECE  ((uint64_t)1 << 30) /* bytes of a message */
 
 static const char what[] = "the optimizer's state";
@@ -28,7 +28,7 @@ int pg__opt_shard_whole_sums(const pg__trainer_compiled *compiled)
     return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 
-/* ---- who has what ---- */
+/* ---- which rank has what ---- */
 
 size_t pg__opt_shard_n_blocks(const pg__sums *sums)
 {
@@ -136,7 +136,7 @@ done:
 
 /* ---- to all ---- */
 
-/* Pieces of all ranks in all blocks, in one order everywhere; those that are empty are left out. */
+/* Pieces of all ranks in all blocks, in the same order everywhere; empty ones are left out. */
 static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piece **out, size_t *n,
                            pg_err *err)
 {
@@ -196,12 +196,12 @@ pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 
 /* ---- to rank 0 ---- */
 
-typedef struct errand {
-    uint64_t is_open, slot, from, to; /* bytes of the slot; not is_open: that was all */
-} errand;
+typedef struct request {
+    uint64_t is_open, slot, from, to; /* bytes of the slot; is_open 0: no more requests */
+} request;
 
-/* From all who have something of it; into: rank 0's memory for it. */
-static pg_status bring(pg_trainer *t, const errand *e, char *into, pg_err *err)
+/* Collects the bytes from all ranks that have some; into: rank 0's buffer, NULL elsewhere. */
+static pg_status bring(pg_trainer *t, const request *e, char *into, pg_err *err)
 {
     pg__comm *c = t->ranks->comm;
     const uint64_t bytes = t->devs.backend->real_bytes;
@@ -224,25 +224,25 @@ done:
     return st;
 }
 
-static pg_status tell(struct pg__ranks *ranks, errand *e, pg_err *err)
+static pg_status pass_request(struct pg__ranks *ranks, request *e, pg_err *err)
 {
     return pg__comm_await(ranks->comm, e, sizeof *e, what, err);
 }
 
-/* The window begins at byte `at`: files are written and read from their beginning to their end. */
+/* The window begins at byte `at`, since files are written and read sequentially. */
 static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *err)
 {
     pg__window *w = &t->ranks->windows[slot];
     const uint64_t all = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
     const uint64_t from = at / t->devs.backend->real_bytes * t->devs.backend->real_bytes;
-    errand e = {1, slot, from, all - from < WINDOW ? all : from + WINDOW};
+    request e = {1, slot, from, all - from < WINDOW ? all : from + WINDOW};
     pg_status st = PG_OK;
     if (!w->mem)
         w->mem = pg__mem_aligned(WINDOW);
     if (!w->mem)
         return pg__nomem(err);
     w->from = w->to = 0;
-    PG_TRY(tell(t->ranks, &e, err));
+    PG_TRY(pass_request(t->ranks, &e, err));
     PG_TRY(bring(t, &e, w->mem, err));
     w->from = e.from;
     w->to = e.to;
@@ -270,14 +270,14 @@ done:
 
 pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err)
 {
-    errand e = {0, 0, 0, 0};
+    request e = {0, 0, 0, 0};
     pg_status st = PG_OK;
     if (!pg__is_sharded(t->ranks))
         return PG_OK;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         t->ranks->windows[k].from = t->ranks->windows[k].to = 0;
     do {
-        PG_TRY(tell(t->ranks, &e, err));
+        PG_TRY(pass_request(t->ranks, &e, err));
         if (e.is_open)
             PG_TRY(bring(t, &e, NULL, err));
     } while (e.is_open);

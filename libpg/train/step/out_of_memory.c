@@ -1,5 +1,5 @@
-/* out_of_memory.c - which layer needs most, and what to do when a device has no room for a batch.
- */
+/* out_of_memory.c - which layer needs most memory, and a hint for a device that has no room for a
+ * batch. */
 #include "train/step/out_of_memory.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ pg_status pg__explain_out_of_memory(const pg_trainer *t, uint64_t n_rows, pg_sta
         return st;
     const pg_err why = *err;
     pg__name_largest_layer(t, layer, sizeof layer);
-    (void)pg_fail(err, st, "%s; a batch of %llu was in work%s", why.msg, (unsigned long long)n_rows,
+    (void)pg_fail(err, st, "%s, running a batch of %llu%s", why.msg, (unsigned long long)n_rows,
                   layer);
     if (n_rows > 1) {
         pg_err_do(err, PG_DO_SMALLER_BATCH, NULL);

@@ -1,4 +1,4 @@
-/* out_of_memory.h - words for memory that is not there. */
+/* out_of_memory.h - messages for a lack of memory. */
 #ifndef PG_TRAIN_STEP_OUT_OF_MEMORY_H
 #define PG_TRAIN_STEP_OUT_OF_MEMORY_H
 
@@ -10,11 +10,11 @@ typedef struct pg__size_text {
 } pg__size_text;
 pg__size_text pg__size_text_of(uint64_t n_bytes);
 
-/* " (layer conv: 3.2 GB)", the layer that needs most in any program of t, or "". */
+/* " (layer conv: 3.2 GB)", the layer that needs most memory in any program of t, or "". */
 void pg__name_largest_layer(const pg_trainer *t, char *out, size_t n);
 
-/* Returns st, the status of a step of n_rows. If a device had less room than it reported before,
- * err names the layer that needs most and hints at a smaller batch. */
+/* Returns st, the status of a step of n_rows. If a device had less memory than it reported before,
+ * err names the layer that needs most and suggests a smaller batch. */
 pg_status pg__explain_out_of_memory(const pg_trainer *t, uint64_t n_rows, pg_status st,
                                     pg_err *err);
 

@@ -1,4 +1,4 @@
-/* profiled.c - which steps are counted, and the rows that a caller is shown. */
+/* profiled.c - which steps are profiled, and the rows that a caller gets. */
 #include "train/step/profiled.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static int slower_first(const void *a, const void *b)
     return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : 0;
 }
 
-/* What is done beside operations in training, by all workers at once. */
+/* Training work outside of operations, done by all workers at once. */
 static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 {
     const double n = (double)t->pool.n_threads;
@@ -96,7 +96,7 @@ pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *
 {
     size_t n = 3;
     if (!t->pool.workers[0].profile)
-        return pg_fail(err, PG_E_ARG, "nothing that this trainer did was profiled");
+        return pg_fail(err, PG_E_ARG, "this trainer has not profiled anything");
     for (size_t i = 0; i < n_rows(&t->net); i++)
         n += sum_of(t, i).calls > 0;
     pg_op_profile *out = pg__mem_array(n, sizeof *out);

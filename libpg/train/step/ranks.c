@@ -84,7 +84,8 @@ size_t pg_job_rank(size_t *n_ranks)
     return p.rank;
 }
 
-/* Others may be on GPUs, whose way needs nothing but an address: this one finds them there too. */
+/* Other ranks may be on GPUs, which only need an address to connect, so this one joins the same
+ * way. */
 pg_status pg_job_refuse(pg_err *err)
 {
     const pg__comm_opts opts = {.timeout = 30, .on_gpus = 1};
@@ -93,7 +94,7 @@ pg_status pg_job_refuse(pg_err *err)
 
 pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
-    const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* nobody else knows */
+    const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* the other ranks do not know */
     if (st == PG_OK || st == PG_E_PEER || is_own)
         return st;
     ranks->has_agreed = 1;
@@ -102,11 +103,11 @@ pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err)
     return st;
 }
 
-/* ---- who does what ---- */
+/* ---- sharing the work ---- */
 
 typedef struct share {
-    uint64_t n_replicas, cores; /* a number of the set of cores */
-    uint64_t n_devices, how;    /* 1: deterministic, 2: cpu_merge: who sums gradients */
+    uint64_t n_replicas, cores; /* a hash of the set of cores */
+    uint64_t n_devices, how;    /* how gradients are summed: 1 deterministic, 2 cpu_merge */
     char backend[16];
 } share;
 
@@ -128,17 +129,16 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
         fits = fits && (r->first_replica[k + 1] - r->first_replica[k]) * n == all;
     if (fits)
         return PG_OK;
-    (void)pg_fail(
-        err, PG_E_UNSUPPORTED,
-        "deterministic: %zu ranks with %zu devices in all; the order of sums asks for powers "
-        "of two, and as many devices on each rank",
-        n, all);
+    (void)pg_fail(err, PG_E_UNSUPPORTED,
+                  "deterministic: %zu ranks with %zu devices in all; the order of sums requires "
+                  "powers of two, and equally many devices on each rank",
+                  n, all);
     pg_err_do(err, PG_DO_LAUNCH_RANKS, NULL);
     pg_err_arg(err, "ranks", "%zu", pg__tree_top(n) > n ? pg__tree_top(n) / 2 : n);
     return PG_E_UNSUPPORTED;
 }
 
-/* Launchers that hand out no more than an address find GPUs, which sum by themselves. */
+/* Launchers that provide only an address work for GPUs, which sum by themselves. */
 static pg_status check_launcher(const pg__trainer_devs *devs, pg_err *err)
 {
     if (pg__job_place_of().by != PG__TORCHRUN || !devs->backend->host_memory)
@@ -190,7 +190,7 @@ done:
     return pg__ranks_known(t->ranks, st, err);
 }
 
-/* Lanes of the deterministic mode are numbered over all ranks, others are each rank's own. */
+/* In the deterministic mode lanes are numbered over all ranks; else each rank numbers its own. */
 pg_status pg__ranks_seat(pg_trainer *t, pg_err *err)
 {
     pg__ranks *r = t->ranks;
@@ -218,7 +218,7 @@ done:
 
 /* ---- the same everywhere ---- */
 
-/* What has to be equal, in the order in which it is told. */
+/* What has to be equal, in the order in which differences are reported. */
 typedef struct sameness {
     uint64_t version, model, options, isa;
 } sameness;
@@ -319,7 +319,7 @@ done:
     return pg__ranks_known(t->ranks, st, err);
 }
 
-/* A flat of rank 0. */
+/* Sends rank 0's flat to all. */
 static pg_status share_flat(pg_trainer *t, pg__flat *f, pg_err *err)
 {
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
@@ -442,7 +442,7 @@ pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, 
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__comm_gather(ranks->comm, &mine, all, sizeof mine, "the state to go on with", err));
+    PG_TRY(pg__comm_gather(ranks->comm, &mine, all, sizeof mine, "the state to resume", err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0]) {
             const size_t has = all[0] ? 0 : k, lacks = all[0] ? k : 0;
@@ -452,7 +452,7 @@ pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, 
                               PG_SHOW(file), pg__comm_host(c, 0), pg__comm_host(c, k), k);
             else
                 (void)pg_fail(err, PG_E_MISMATCH,
-                              "%s: is there on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
+                              "%s: exists on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
                               pg__comm_host(c, has), has, pg__comm_host(c, lacks), lacks);
             pg_err_set(err, "resume_file", "%s", "");
             pg_err_arg(err, "note", "in a folder that all machines share");
@@ -508,7 +508,7 @@ pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
     mine.exchange = s->exchange;
     mine.compute = s->step - s->exchange;
     mine.waiting = waited > s->exchange ? waited - s->exchange : 0;
-    if (mine.waiting > mine.compute) /* of steps: others wait between them, too */
+    if (mine.waiting > mine.compute) /* within steps: others wait between steps, too */
         mine.waiting = mine.compute;
     mine.compute -= mine.waiting;
     for (double *v = &mine.compute; v <= &mine.input && busy > 0; v++)

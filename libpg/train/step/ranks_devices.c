@@ -19,8 +19,8 @@ int pg__are_gpus(const char *devices)
                        strcmp(devices, "auto") == 0);
 }
 
-/* One rank drives all of them; of several on a machine each has its own, unless the launcher shows
- * each of them no other. */
+/* A single rank drives all GPUs; of several on a machine each takes its own, unless the launcher
+ * already shows each rank only one. */
 pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *end, pg_err *err)
 {
     size_t n_local = 1;
@@ -37,7 +37,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
 
 /* ---- the group ---- */
 
-static int nobody_comes(void *comm)
+static int job_ends(void *comm)
 {
     return pg__comm_ends(comm);
 }
@@ -47,13 +47,13 @@ static int is_gone(const pg__comm *c)
     return pg__comm_gone(c) < pg__comm_size(c);
 }
 
-#define PATIENCE 300 /* seconds that a device waits for the others of its process */
+#define WAIT_SECONDS 300 /* that a device waits for the others of its process */
 
 pg__patience pg__ranks_patience(const struct pg__ranks *ranks)
 {
     if (!ranks)
-        return (pg__patience){.seconds = PATIENCE};
-    return (pg__patience){pg__comm_timeout(ranks->comm), nobody_comes, ranks->comm};
+        return (pg__patience){.seconds = WAIT_SECONDS};
+    return (pg__patience){pg__comm_timeout(ranks->comm), job_ends, ranks->comm};
 }
 
 typedef struct place {
@@ -61,7 +61,7 @@ typedef struct place {
     char bus[PG_MAX_REPLICAS][PG_BUS];
 } place;
 
-/* NCCL knows no two ranks on one GPU, and says "invalid usage". */
+/* NCCL cannot have two ranks on one GPU, and reports only "invalid usage". */
 static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err)
 {
     const pg__comm *c = t->ranks->comm;
@@ -83,7 +83,7 @@ static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err
     return PG_OK;
 }
 
-/* Where this rank's devices are among all; what they find each other by. */
+/* The place of this rank's devices among all, and the id by which they find each other. */
 static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
 {
     pg__comm *c = t->ranks->comm;
@@ -130,7 +130,9 @@ done:
 
 /* ---- failing ---- */
 
-#define LOOKS 100 /* times 10 ms: NCCL may know that a process is gone before its number is */
+#define LOOKS                                                                           \
+    100 /* times 10 ms: NCCL may notice that a process is gone before its rank is known \
+         */
 
 pg_status pg__ranks_blame(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
@@ -145,9 +147,9 @@ pg_status pg__ranks_blame(struct pg__ranks *ranks, pg_status st, pg_err *err)
 
 /* ---- through the hosts ---- */
 
-#define PIECE ((size_t)1 << 24) /* numbers that are summed at once */
+#define PIECE ((size_t)1 << 24) /* numbers summed at once */
 
-/* In the order of MPI. */
+/* Sums in MPI's order. */
 static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
 {
     const size_t each = t->devs.backend->real_bytes;

@@ -1,31 +1,30 @@
-/* ranks_devices.h - GPUs of several processes (ranks.h): all of them are one group (NCCL), whose
- * first messages go the way of all that ranks tell each other. Where nobody may sum in an order of
- * his own (deterministic), or on GPUs (cpu_merge), each rank's sum goes through the memory of its
- * host. */
+/* ranks_devices.h - GPUs of several processes (ranks.h): all of them form one group (NCCL), set up
+ * through the ranks' own connection. If NCCL's order of summing is not allowed (deterministic), or
+ * summing on GPUs not wanted (cpu_merge), each rank's sum goes through host memory. */
 #ifndef PG_TRAIN_STEP_RANKS_DEVICES_H
 #define PG_TRAIN_STEP_RANKS_DEVICES_H
 
 #include "train/step/ranks.h"
 
-/* Is it GPUs that these are names of? */
+/* Do these names mean GPUs? */
 int pg__are_gpus(const char *devices);
 
-/* Of the n GPUs of this machine, which all were asked for: *first up to *end are this rank's. */
+/* Of this machine's n GPUs, all of which were asked for, [*first, *end) are this rank's. */
 pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *end, pg_err *err);
 
-/* t->sums.group, of all ranks' devices, once these are dealt; stays NULL where sums go over hosts.
- */
+/* Creates t->sums.group of all ranks' devices once these are assigned; NULL if sums go through
+ * hosts. */
 pg_status pg__ranks_group(pg_trainer *t, pg_err *err);
 
 /* How long a device waits for others, of this process or another. */
 pg__patience pg__ranks_patience(const struct pg__ranks *ranks);
 
-/* A step failed: where that is since another rank is gone or does not come, *err says so, and the
- * status is PG_E_PEER. */
+/* After a failed step: if another rank is gone or does not arrive, *err says so, and the status is
+ * PG_E_PEER. */
 pg_status pg__ranks_blame(struct pg__ranks *ranks, pg_status st, pg_err *err);
 
-/* The sum over ranks of what each has in a flat of its first device with rows, through the memory
- * of the hosts. *sum NULL: none; afterwards: no rank has any. */
+/* Sums over ranks, through host memory, a flat of each rank's first device with rows. *sum NULL:
+ * this rank has no rows; afterwards: no rank has. */
 pg_status pg__ranks_sum_hosts(pg_trainer *t, pg__flat **sum, pg_err *err);
 
 #endif

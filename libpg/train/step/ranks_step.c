@@ -1,5 +1,5 @@
-/* ranks_step.c - what ranks tell each other within a step, apart from gradients: numbers of lanes,
- * packed one after the other, so that all ranks sum the same ones in the same order. */
+/* ranks_step.c - what ranks exchange within a step, apart from gradients: numbers of lanes, packed
+ * one after the other, so that all ranks sum the same numbers in the same order. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -21,7 +21,7 @@ size_t pg__first_lane(const pg_trainer *t)
     return t->ranks && t->pool.cut.n_lanes == 0 ? t->ranks->first_lane[pg__rank_of(t->ranks)] : 0;
 }
 
-/* The job of this rank's k-th lane, in the part. */
+/* The job of this rank's k-th lane in the part. */
 static pg__job *own_job(const pg__step *s, size_t part, size_t k)
 {
     const pg_trainer *t = s->t;
@@ -35,7 +35,7 @@ static size_t n_own(const struct pg__ranks *ranks)
     return first[1] - first[0];
 }
 
-/* `all`: what every rank has, n_bytes each; freed by the caller. */
+/* *all: n_bytes from every rank; freed by the caller. */
 static pg_status gather(struct pg__ranks *ranks, const void *mine, size_t n_bytes, void **all,
                         const char *what, pg_err *err)
 {
@@ -87,7 +87,7 @@ static void unpack_totals(const pg_trainer *t, pg__totals *to, const double *fro
     to->penalty_sum = from[2 * t->net.n_outputs + t->compiled.n_metric_state];
 }
 
-/* Each rank's first job has what all of its jobs gave. */
+/* Each rank's first job has the sum of all its jobs. */
 static void add_ranks(pg__step *s, const double *all, size_t each)
 {
     pg_trainer *t = s->t;
@@ -100,7 +100,7 @@ static void add_ranks(pg__step *s, const double *all, size_t each)
     unpack_totals(t, &s->jobs[0].totals, sum);
 }
 
-/* Behind the sum over parts; the lanes are then summed in the tree, or are already. */
+/* After the sum over parts; lanes are summed in the tree afterwards, or already were. */
 pg_status pg__ranks_totals(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -136,7 +136,7 @@ done:
 
 /* ---- moving averages ---- */
 
-/* Of one replica, or where all are normalised together of one lane that speaks for all. */
+/* Of one replica or, if all are normalised together, of the one lane that stands for all. */
 static size_t found_bytes(const pg_trainer *t)
 {
     const pg__lowered *m = &t->net.built_params;
@@ -215,7 +215,7 @@ pg_status pg__ranks_averages(pg__step *s, pg_err *err)
         memcpy(&is_there, all + k * each, sizeof is_there);
         n_all += is_there != 0;
     }
-    n_all = t->net.bn_sync && n_all > 1 ? 1 : n_all; /* the first speaks for all */
+    n_all = t->net.bn_sync && n_all > 1 ? 1 : n_all; /* the first stands for all */
     for (size_t k = 0; k < n_ranks * most && at < n_all; k++) {
         uint64_t is_there;
         memcpy(&is_there, all + k * each, sizeof is_there);
@@ -265,7 +265,7 @@ done:
 
 /* ---- rows ---- */
 
-/* To rank 0; mine: where this rank has its own, rows: where rank 0 has all. */
+/* To rank 0; mine: this rank's rows, rows: rank 0's memory for all. */
 static pg_status move_rows(pg_trainer *t, uint64_t n_rows, void *mine, void *rows, size_t row_bytes,
                            const char *what, pg_err *err)
 {
@@ -287,7 +287,7 @@ done:
     return st;
 }
 
-/* Rank 0's own are the first. */
+/* Rank 0's own rows come first. */
 pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t row_bytes,
                          pg_err *err)
 {
@@ -295,7 +295,7 @@ pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t r
                     : PG_OK;
 }
 
-/* From a device to a device, by the hosts. Rank 0 keeps its own, which are the first. */
+/* From device to device, through the hosts. Rank 0 keeps its own rows, which come first. */
 static pg_status move_on_devices(pg_trainer *t, uint64_t n_rows, uint64_t first, uint64_t end,
                                  char *all, size_t row, pg_err *err)
 {

@@ -1,9 +1,9 @@
 /* ranks_sum.c - the gradients' sum over ranks, as the plan says (sum_plan.h): in the order of the
  * tree, at the end of the step; or in the buckets of buckets.c, which all ranks sum in the same
- * order: at the end, or each as soon as the backward pass of all lanes of this rank has left it
- * behind. MPI moves messages only while it is called, so on one machine workers do that between two
- * operations, whoever finds nobody at it: a thread of its own would take a core from the ones that
- * compute. Between machines there is such a thread (comm_mover.c). */
+ * order: at the end, or each as soon as the backward passes of all of this rank's lanes have
+ * completed it. MPI moves messages only while it is called, so on one machine the workers call it
+ * between two operations, one at a time: a thread of its own would take a core from the
+ * computation. Between machines there is such a thread (comm_mover.c). */
 #include <pthread.h>
 #include <string.h>
 
@@ -14,18 +14,18 @@
 #include "train/step/optimizer_shard.h"
 #include "train/step/ranks_step.h"
 
-#define SPARE 32u /* numbers behind the half of a bucket */
+#define SPARE 32u /* numbers after the half of a bucket */
 
 static const char what[] = "the gradients";
 
-/* Sums of the step in hand. */
+/* Sums of the current step. */
 struct pg__bucket_sums {
-    pthread_mutex_t lock;   /* of all below but `left` */
-    char *work;             /* what comes while it is summed, of all buckets or the tree; or NULL */
+    pthread_mutex_t lock;   /* of everything below but `left` */
+    char *work;             /* incoming data while buckets or the tree are summed; or NULL */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
-    size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
+    size_t n_each;          /* 1, or one for each rank that gets a part of the bucket */
     _Atomic size_t n_begun; /* written under the lock */
-    _Atomic size_t left[PG_MAX_BUCKETS]; /* lanes that left the bucket behind */
+    _Atomic size_t left[PG_MAX_BUCKETS]; /* lanes that have completed the bucket */
     pg__flat **lanes;                    /* gradients of this rank's lanes that have rows */
     size_t n_lanes, cap_lanes;
     pg_status st;
@@ -34,7 +34,7 @@ struct pg__bucket_sums {
 
 /* ---- memory ---- */
 
-/* Where MPI sums by itself it takes memory of its own, which nobody tells. */
+/* If MPI itself sums, it also takes memory that is not known here. */
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
 {
     const uint64_t n = t->vars.offsets[t->vars.n_params], each = t->devs.backend->real_bytes;
@@ -63,7 +63,7 @@ uint64_t pg__sums_held(pg_trainer *t)
     return t->ranks && t->ranks->sums->work ? pg__sums_needed(t) : 0;
 }
 
-/* Once. */
+/* Allocates on the first call only. */
 static pg_status make_room(pg_trainer *t)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
@@ -96,7 +96,7 @@ void pg__sums_close(struct pg__ranks *ranks)
     ranks->sums = NULL;
 }
 
-/* Of a rank without rows. */
+/* The gradients of a rank without rows. */
 static pg_status zeros(pg_trainer *t, pg__flat **out, pg_err *err)
 {
     pg__ranks *r = t->ranks;
@@ -116,7 +116,8 @@ static char *at_element(const pg__trainer_devs *devs, const pg__flat *f, uint64_
     return (char *)f->mem + i * devs->backend->real_bytes;
 }
 
-/* Bucket k of this rank's lanes, in the order of the tree; it comes to the first of them. */
+/* Sums elements [from, to) of this rank's lanes, in the order of the tree, into the first of them.
+ */
 static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
@@ -129,7 +130,7 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     return st;
 }
 
-/* Room for half of bucket k and 16 numbers more; the last bucket lies first. */
+/* Room for half of bucket k and SPARE more numbers; the last bucket comes first. */
 static char *work_of(const pg_trainer *t, size_t k)
 {
     const uint64_t at = t->vars.offsets[t->sums.buckets[k].first] / 2 +
@@ -137,7 +138,7 @@ static char *work_of(const pg_trainer *t, size_t k)
     return t->ranks->sums->work + at * t->devs.backend->real_bytes;
 }
 
-/* To all, or each rank's piece to it. */
+/* The sum goes to all ranks, or each rank's piece to that rank. */
 static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_err *err)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
@@ -159,7 +160,7 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
     return st;
 }
 
-/* Begins what is complete, and moves what is under way. Under the lock. */
+/* Begins the sums of complete buckets and advances those under way. Call it with the lock held. */
 static void move_on(pg_trainer *t)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
@@ -197,7 +198,7 @@ pg_status pg__sums_begin(pg__step *s, pg_err *err)
     return PG_OK;
 }
 
-/* Which of the lanes with rows this is. */
+/* Its index among the lanes with rows. */
 static size_t place_of(const pg__step *s, const pg__job *job)
 {
     size_t n = 0;
@@ -230,13 +231,13 @@ done:
     return st;
 }
 
-/* What is not begun yet, and then the end of all. */
+/* Begins the remaining sums, then waits for all. */
 static pg_status in_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
     pg_status st = PG_OK;
     if (t->sums.plan.overlaps) {
-        pthread_mutex_lock(&b->lock); /* no lane is at it any more */
+        pthread_mutex_lock(&b->lock); /* no lane uses it any more */
         move_on(t);
         pthread_mutex_unlock(&b->lock);
         *sum = b->lanes[0];
@@ -257,7 +258,7 @@ done:
 
 /* ---- deterministic ---- */
 
-/* What is absent is not added. */
+/* Ranks without rows add nothing. */
 static pg_status in_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     pg__ranks *r = t->ranks;

@@ -1,4 +1,4 @@
-/* reduce.c - summing gradients in the order of the tree of lanes.h, whoever computed them. */
+/* reduce.c - sums gradients in the order of the tree of lanes.h, whichever worker computed them. */
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/step/devices.h"
@@ -29,7 +29,7 @@ done:
     return st;
 }
 
-/* a += b for elements [from, to), on a's device; what has no rows adds nothing. */
+/* a += b for elements [from, to), on a's device; a lane without rows adds nothing. */
 static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uint64_t from,
                      uint64_t to)
 {
@@ -41,7 +41,7 @@ static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uin
     }
     if (!b)
         return PG_OK;
-    if ((*a)->parts) /* which are summed whole, where they are */
+    if ((*a)->parts) /* divided flats are summed whole, in place */
         return from < to ? pg__mp_add(t, *a, b) : PG_OK;
     PG_TRY(pg__flat_on(&t->devs, (*a)->device, b, from, to, &b, NULL));
     st = t->devs.backend->flat.accumulate(dev, (char *)(*a)->mem + from * bytes,
@@ -58,7 +58,7 @@ static pg__partial *partial_at(pg__worker *w, size_t lo, size_t size)
     return NULL;
 }
 
-/* p and another of the worker's become p. */
+/* Merges another partial of the worker into p. */
 static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__partial *other)
 {
     const int is_left = other->lo < p->lo || other->lo == p->lo; /* an earlier part comes first */
@@ -72,8 +72,8 @@ static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__parti
     return st;
 }
 
-/* The parts of a lane are summed one by one; once it is whole, a binary counter: two halves of a
- * subtree become one. */
+/* The parts of a lane are added one by one; whole lanes merge like a binary counter, two halves of
+ * a subtree into one. */
 pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, size_t n_lanes, int is_last,
                            pg__flat *grads, pg_err *err)
 {
@@ -94,7 +94,7 @@ done:
 
 #define EVERYWHERE SIZE_MAX
 
-/* device: where it must lie, or EVERYWHERE. */
+/* device: the one it must lie on, or EVERYWHERE. */
 static const pg__partial *find(const pg__trainer_pool *pool, size_t device, size_t lo, size_t size)
 {
     for (size_t w = 0; w < pool->cut.n_workers; w++)
@@ -108,7 +108,7 @@ static const pg__partial *find(const pg__trainer_pool *pool, size_t device, size
     return NULL;
 }
 
-/* Depth: the tree's, at most ten. */
+/* Recurses as deep as the tree, at most ten levels. */
 static pg_status sum(pg_trainer *t, size_t device, size_t lo, size_t size, uint64_t from,
                      uint64_t to, pg__flat **out)
 {

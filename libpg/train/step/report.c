@@ -1,4 +1,4 @@
-/* report.c - what a run tells of itself. */
+/* report.c - see report.h. */
 #include "train/step/report.h"
 
 #include <string.h>

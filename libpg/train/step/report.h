@@ -1,17 +1,17 @@
-/* report.h - what a run tells of itself: what it is going to do, and where its time went. */
+/* report.h - what a run reports: what it is going to do, and where its time went. */
 #ifndef PG_TRAIN_STEP_REPORT_H
 #define PG_TRAIN_STEP_REPORT_H
 
 #include "train/step/trainer.h"
 
-/* Seconds of a clock that only goes on. */
+/* Seconds of a monotonic clock. */
 double pg__now(void);
 
-/* Adds what passed since *clock, and starts it again. */
+/* Adds the time since *clock to *into, and restarts *clock. */
 void pg__lap(double *clock, double *into);
 
-/* Counts a training step of n rows that began then. The first step of a run is not counted: memory
- * and programs are made there. */
+/* Counts a training step of n rows that began then. The first step of a run does not count: it
+ * allocates memory and compiles programs. */
 void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows);
 
 pg_run pg__run_of(const pg_trainer *t);

@@ -1,4 +1,4 @@
-/* result.c - losses and metrics of a run: brought from the device, and added up in double. */
+/* result.c - losses and metrics of a run: fetched from the device and summed in double. */
 #include "train/step/result.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ void pg__landing_free(const pg__trainer_devs *devs, pg__landing *l)
 
 /* ---- and added up ---- */
 
-/* n elements as doubles, fresh memory; of the results, or l: NULL, of the batch. */
+/* n elements as doubles, in fresh memory; from the results or, with l NULL, from the batch. */
 static pg_status as_doubles(pg__trainer_devs *devs, double **out, const void *from, uint64_t n,
                             pg__elem elem, const pg__landing *l, pg_err *err)
 {
@@ -125,8 +125,8 @@ static pg_status as_doubles(pg__trainer_devs *devs, double **out, const void *fr
     return PG_OK;
 }
 
-/* share: of the terms, that their sum is divided by. Where a loss is the sum of its terms, it is
- * counted as their mean is, times as many as the batch has. */
+/* share: the fraction of terms that their sum is divided by. A loss that is the sum of its terms is
+ * recorded as their mean times their number in the batch. */
 static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f,
                             const pg__landing *l, size_t k, double share, uint64_t n_rows,
                             pg__totals *totals, pg_err *err)
@@ -149,7 +149,7 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
     return PG_OK;
 }
 
-/* How much each of n rows counts by the output's mask, or NULL. */
+/* The weight of each of n rows by the output's mask, or NULL. */
 static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__frame *f,
                               const pg__landing *l, size_t k, uint64_t n, double **out, pg_err *err)
 {
@@ -212,7 +212,7 @@ done:
     return st;
 }
 
-/* penalty_sum counts rows: where Keras does not divide by them, neither must its mean. */
+/* penalty_sum is multiplied by rows: if Keras does not divide by them, its mean must not either. */
 static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__frame *f,
                                 const pg__landing *l, uint64_t n_rows, pg__totals *totals,
                                 pg_err *err)

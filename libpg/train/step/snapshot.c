@@ -1,6 +1,6 @@
 /* snapshot.c - parameters and slots copied to host memory. Copies are made between two steps, so
- * they must be quick: the memory of a copy that is no longer needed waits in the trainer for the
- * next one, for fresh pages cost more than the copying. */
+ * they must be quick: the trainer keeps the memory of a dropped copy for the next one, because
+ * fresh pages cost more than the copying. */
 #include "train/step/snapshot.h"
 
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ void pg__snapshot_forget(pg_trainer *t)
     destroy(atomic_exchange(&t->vars.spare, NULL));
 }
 
-/* mem: fresh memory where there is none. */
+/* *mem: allocated if it is NULL. */
 static pg_status copy(pg_trainer *t, void **mem, const pg__flat *from, size_t n, pg_err *err)
 {
     if (!*mem)
@@ -52,7 +52,7 @@ static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *er
         s->has_slot[k] = with_slots && t->vars.slots[k].mem;
         if (s->has_slot[k] && !pg__is_sharded(t->ranks)) {
             PG_TRY(copy(t, &s->slots[k], &t->vars.slots[k], s->n_bytes, err));
-        } else { /* what is not of this moment must not look so */
+        } else { /* stale values must not look current */
             pg__mem_free(s->slots[k]);
             s->slots[k] = NULL;
         }

@@ -1,9 +1,9 @@
-/* spectral.c - the largest singular value by the power method, on the host: one product of matrix
- * and vector each way is little beside a step.
+/* spectral.c - the largest singular value by the power method, on the host: one matrix-vector
+ * product each way costs little compared to a step.
  *
- * T. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018, as Keras does
- * it: W is the kernel, one row for each number of its last axis taken together; v = u W' / |u W'|,
- * u = v W / |v W|, value = v W u'. */
+ * T. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018, as in Keras:
+ * W is the kernel as a matrix whose columns are its last axis; v = u W' / |u W'|, u = v W / |v W|,
+ * value = v W u'. */
 #include "train/step/spectral.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static double turn(const matrix *m, const double *u, double *next)
     return sqrt(squares);
 }
 
-/* u and, returned, the singular value. least: norms below it count as it. */
+/* Updates u and returns the singular value. least: lower bound of norms. */
 static double iterate(const matrix *m, double *u, double *next, double least)
 {
     double squares = 0;

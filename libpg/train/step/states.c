@@ -1,5 +1,5 @@
-/* states.c - what stateful layers keep from batch to batch: one row for each row of a batch, in the
- * batch's order. A lane owns its rows, so that the number of lanes changes nothing. */
+/* states.c - the states of stateful layers, kept from batch to batch: one row for each row of a
+ * batch, in the batch's order. A lane owns its rows, so the number of lanes changes nothing. */
 #include "train/step/states.h"
 
 #include "base/mem.h"
@@ -70,8 +70,8 @@ void pg__states_bind(const pg_trainer *t, uint64_t first, void **out)
         out[k] = (char *)t->loop.states[k] + (size_t)first * pg__state_row_bytes(t, k);
 }
 
-/* A thread has its own queue alone (rt.h), so what lies on another device goes by the host, and by
- * the trainer's own thread. */
+/* A thread has only its own queue (rt.h), so states from another device go through the host, moved
+ * by the trainer's own thread. */
 pg_status pg__states_keep(const pg_trainer *t, const pg__program *p, const pg__frame *f,
                           size_t device, void *const *to, uint64_t n_rows, char **kept, pg_err *err)
 {

@@ -1,6 +1,6 @@
-/* step.c - one batch, cut by cut.c: every lane forward and backward by its worker, gradients summed
- * and applied by all workers, each for its range of the parameters. Where lanes are normalised
- * together they advance together, from meeting to meeting (sync_bn.c). */
+/* step.c - one batch, cut by cut.c: each worker runs its lanes forward and backward, then all
+ * workers sum and apply gradients, each for its range of the parameters. Lanes that are normalised
+ * together advance together, from meeting to meeting (sync_bn.c). */
 #include <string.h>
 
 #include "base/mem.h"
@@ -51,7 +51,7 @@ static pg_status grow(pg__trainer_devs *devs, size_t device, pg__memory *m, uint
     return PG_OK;
 }
 
-/* What a worker needs for a program. */
+/* Allocates what a worker needs for a program. */
 static pg_status equip(pg__trainer_devs *devs, pg__worker *w, const pg__program *p, pg_err *err)
 {
     const size_t n = pg__program_n_args(p);
@@ -95,8 +95,8 @@ static void set_seed(pg__step *s, size_t k, double seed)
     s->seeds[k] = &s->seed_mem[k];
 }
 
-/* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch, or the
- * share of them that counts. */
+/* Derivative of the batch's loss with respect to one term: weight / number of terms in the whole
+ * batch, or of those that count. */
 static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
@@ -113,7 +113,7 @@ static void make_seeds(pg__step *s, const pg__job *job)
              scale * (t->net.rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
 }
 
-/* any: a job of this rank that has rows, or NULL. */
+/* any: a job of this rank with rows, or NULL. */
 static void count_terms(pg__step *s, const pg__job *any)
 {
     const pg_trainer *t = s->t;
@@ -127,7 +127,7 @@ static void count_terms(pg__step *s, const pg__job *any)
     }
 }
 
-/* Masks first, if they count: the gradient begins with what they sum to. */
+/* Runs masks first, if they count: the backward pass starts from their sums. */
 static pg_status find_shares(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -149,7 +149,7 @@ done:
     return st;
 }
 
-/* What all jobs run on, and how their gradients are summed. */
+/* Prepares the memory of all jobs, and decides how their gradients are summed. */
 static pg_status prepare(pg__step *s, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -187,7 +187,7 @@ static void share_part(void *arg, size_t worker)
     w->st = share_some(s, w, worker, s->t->pool.n_threads);
 }
 
-/* On a device of its own memory the first of its queues makes all. */
+/* On a device with its own memory, its first queue prepares everything. */
 static pg_status share_on_device(const sharing *s, pg_err *err)
 {
     const pg__worker *w = s->t->pool.workers;
@@ -196,7 +196,8 @@ static pg_status share_on_device(const sharing *s, pg_err *err)
     return pg__told(s->t, share_some(s, w, 0, 1), err);
 }
 
-/* By all workers, for every program of this step whose parameters have changed since. */
+/* All workers prepare kernels, for every program of this step whose parameters have changed since.
+ */
 static pg_status share(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -224,7 +225,7 @@ done:
     return st;
 }
 
-/* What stateful layers became on other devices than the first. */
+/* Puts in place the states from other devices than the first. */
 static pg_status land_states(const pg__step *s, pg_err *err)
 {
     const pg_trainer *t = s->t;
@@ -248,7 +249,7 @@ int pg__speaks(const pg__step *s, const pg__job *job)
     return 1;
 }
 
-/* What a job found for the moving averages: they are not where the next one's are. */
+/* Where a job's statistics for the moving averages lie, which differs from job to job. */
 static void find_moving(const pg__step *s, const pg__job *job, const void **found)
 {
     const pg__frame f = {.params = s->t->vars.params.at,
@@ -281,8 +282,8 @@ done:
     return st;
 }
 
-/* Losses and metrics are summed as gradients are: the parts of a lane in their order, then the
- * lanes in the tree. */
+/* Sums losses and metrics like gradients: the parts of a lane in their order, then the lanes in the
+ * tree. */
 static void sum_lanes(pg__step *s)
 {
     for (size_t size = 1; size < s->n_lanes; size *= 2)
@@ -293,7 +294,7 @@ static void sum_lanes(pg__step *s)
 static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
 {
     const int by_rank =
-        s->t->pool.cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
+        s->t->pool.cut.n_lanes == 0; /* each rank's sum over its lanes is exchanged */
     pg_status st = PG_OK;
     for (size_t k = s->n_lanes; k < s->n_jobs; k++)
         pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
@@ -311,7 +312,7 @@ done:
     return st;
 }
 
-/* Where the host cannot read a device's memory: the lanes of the part have queued it. */
+/* If the host cannot read a device's memory: the part's lanes have queued the copies. */
 static pg_status read_results(pg__step *s, pg_err *err)
 {
     if (s->t->devs.backend->host_memory)
@@ -353,7 +354,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     pg_status st = PG_OK;
     t->vars.grads = NULL;
     if (!t->pool.team)
-        PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
+        PG_FAIL(PG_E_NOMEM, "the trainer's threads were lost in an earlier failed run; reopen it");
     if (pass == PG__TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));
@@ -371,7 +372,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         if (!t->vars.has_constraints)
             pg__devices_mirrored(t);
     }
-    if (s->part > 0) { /* while the device is at the update */
+    if (s->part > 0) { /* while the device runs the update */
         s->part--;
         PG_TRY(read_results(s, err));
     }

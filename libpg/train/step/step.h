@@ -1,6 +1,6 @@
 /* step.h - one training step on all devices and processes: cut the batch, run the lanes, sum the
- * gradients, update. Uses train/exec, train/rules, comm and backend. Begin reading at step.c; sum_plan.c
- * decides how gradients are summed. */
+ * gradients, update. Uses train/exec, train/rules, comm and backend. Begin reading at step.c;
+ * sum_plan.c decides how gradients are summed. */
 #ifndef PG_TRAIN_STEP_STEP_H
 #define PG_TRAIN_STEP_STEP_H
 

@@ -1,7 +1,7 @@
 /* sum_plan.c - see sum_plan.h. The order of the tree (lanes.h) gives equal bits for every number of
- * devices and ranks; NCCL and MPI sum in orders of their own, and may do so while the backward pass
- * goes on. All processes must come to the same plan, from what all of them know: of the step before
- * none knows what the others ran in it, so that decides only when sums are queued. */
+ * devices and ranks; NCCL and MPI sum in orders of their own, and may do so during the backward
+ * pass. All processes must reach the same plan from facts that all of them know. No process knows
+ * what the others ran in earlier steps, so that may only decide when sums are queued. */
 #include "train/step/sum_plan.h"
 
 #include "train/step/buckets.h"
@@ -16,11 +16,11 @@ int pg__sums_by_group(const pg__sum_facts *f)
            (f->n_devices > 1 || f->n_ranks > 1);
 }
 
-/* Why gradients are not summed while the backward pass goes on; NULL: they can be. */
+/* Why gradients cannot be summed during the backward pass; NULL: they can. */
 static const char *why_after(const pg__sum_facts *f)
 {
     if (f->in_parts)
-        return "a batch is worked through in parts, whose sums come first";
+        return "a batch is run in parts, which are summed first";
     if (f->meets)
         return "lanes wait for each other at BatchNormalization";
     return NULL;
@@ -31,7 +31,7 @@ static const char *why_not_in_buckets(const pg__sum_facts *f)
     if (why_after(f))
         return why_after(f);
     if (f->is_watched)
-        return "somebody looks at the numbers of the step";
+        return "the values of the step are observed";
     if (f->n_ranks > 1 ? !f->one_each : !f->lane_per_device)
         return "several lanes share a GPU";
     return f->all_have_rows ? NULL : "the batch has no rows for some devices";
@@ -45,11 +45,11 @@ static pg__sum_plan by_group(const pg__sum_facts *f)
     if (f->was_begun)
         return (pg__sum_plan){.way = PG__SUM_GROUP_BUCKETS,
                               .overlaps = 1,
-                              .why = "no order is asked for, and each GPU has one lane"};
+                              .why = "no order is required, and each GPU has one lane"};
     /* other processes ask for the same sums, bucket by bucket, whatever they ran before */
     return (pg__sum_plan){.way = f->n_ranks > 1 ? PG__SUM_GROUP_BUCKETS : PG__SUM_GROUP,
                           .begins = 1,
-                          .why = "libraries set themselves up in the first run of a program"};
+                          .why = "libraries initialise themselves in the first run of a program"};
 }
 
 static pg__sum_plan over_ranks(const pg__sum_facts *f)
@@ -67,7 +67,7 @@ static pg__sum_plan over_ranks(const pg__sum_facts *f)
                           .overlaps = why == NULL,
                           .to_owner = to_owner,
                           .halves = !to_owner && (f->n_ranks & (f->n_ranks - 1)) == 0,
-                          .why = why ? why : "no order is asked for"};
+                          .why = why ? why : "no order is required"};
 }
 
 static pg__sum_plan by_copies(const pg__sum_facts *f)
@@ -106,8 +106,8 @@ void pg__sums_know(pg_trainer *t, const pg_train_opts *o)
                                     .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1};
 }
 
-/* In a program's first run libraries load what they need and memory is allocated, which may wait
- * for all that is queued on a GPU: for ever, if that is a sum whose other ranks do the same. */
+/* In a program's first run libraries load code and allocate memory, which may wait for all work
+ * queued on a GPU: forever, if that includes a sum whose other ranks do the same. */
 static pg__built *built_of(const pg__step *s, size_t k)
 {
     for (size_t i = 0; i < s->t->programs.n_built; i++)

@@ -1,6 +1,7 @@
-/* sync_bn.c - merging what lanes found, in the order of the tree of lanes.h, so that the result
- * does not depend on who computed them. Mean and squared distances of two parts: Chan, Golub,
- * LeVeque 1979. All in double; what is brought and taken has the device's precision. */
+/* sync_bn.c - merges the statistics of lanes in the order of the tree of lanes.h, so that the
+ * result does not depend on which worker computed them. Mean and squared distances of two parts:
+ * Chan, Golub, LeVeque 1979. Everything is double inside; what lanes bring and take has the
+ * device's precision. */
 #include "train/step/sync_bn.h"
 
 #include <string.h>
@@ -75,7 +76,7 @@ pg_status pg__sync_bn_bring(pg__sync_bn *b, pg__trainer_devs *devs, const pg__vi
     return PG_OK;
 }
 
-/* a: mean, squared distances, count of one part; takes in b's. */
+/* Merges b into a: mean, squared distances, count of a part. */
 static void merge_stats(double *a, const double *b, uint64_t n)
 {
     const double na = a[2 * n], nb = b[2 * n], all = na + nb;
@@ -95,8 +96,7 @@ static void merge_sums(double *a, const double *b, uint64_t n)
         a[i] += b[i];
 }
 
-/* What the lanes of one group brought, in `at`: per lane a pointer, NULL where there is none. The
- * sum comes to the first of them. */
+/* at: per lane of a group, what it brought, or NULL. Merges into the first of them. */
 static const double *merge(double **at, size_t n_lanes, const pg__meeting *m, uint64_t all)
 {
     for (size_t size = 1; size < n_lanes; size *= 2)
@@ -143,8 +143,8 @@ pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v)
     for (size_t k = 0; k < m.n; k++)
         all += m.n_elems[k];
     for (size_t k = 0; k < b->n_lanes; k++) {
-        const pg__lane *who = b->there[place + k];
-        if (!who || !pg__same_statistics(&t->net, who, v->lane))
+        const pg__lane *from = b->there[place + k];
+        if (!from || !pg__same_statistics(&t->net, from, v->lane))
             continue;
         at[k] = work + k * b->each;
         memcpy(at[k], b->numbers + (place + k) * b->each, (size_t)all * sizeof *work);

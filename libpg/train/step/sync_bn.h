@@ -4,8 +4,8 @@
 
 #include "train/step/trainer.h"
 
-/* Do lanes meet at all: is there a replica (or, where all replicas are normalised together, a
- * batch) of more than one lane in a model whose rows are not independent? */
+/* Do lanes meet at all? They do if the model's rows depend on each other and a replica (or, with
+ * all replicas normalised together, a batch) has more than one lane. */
 int pg__lanes_sync_bn(const pg_trainer *t);
 
 /* Do two lanes use the same statistics? */
@@ -17,7 +17,7 @@ typedef struct pg__sync_bn {
     double *numbers;        /* per place, per lane: `each` */
     double *work;           /* per worker, per lane: `each` */
     double *raw;            /* per worker: `each`, as the device has them */
-    const pg__lane **there; /* per place, per lane: who brought it, or NULL */
+    const pg__lane **there; /* per place, per lane: the lane that brought it, or NULL */
     pg__lane elsewhere;     /* stands for lanes of other processes */
     uint64_t each;
     size_t n_lanes;
@@ -36,11 +36,12 @@ typedef struct pg__visit {
 pg_status pg__sync_bn_open(pg__sync_bn *b, const pg__trainer_pool *pool, uint64_t each,
                            size_t n_lanes, pg_err *err);
 void pg__sync_bn_close(pg__sync_bn *b);
-void pg__sync_bn_clear(pg__sync_bn *b); /* before each part: a lane may be absent that was there */
+void pg__sync_bn_clear(
+    pg__sync_bn *b); /* before each part: a lane of the last part may be absent */
 
-/* What a lane brings; before anyone takes, all workers of the team meet. */
+/* Records what a lane brings; all workers must meet before any of them takes. */
 pg_status pg__sync_bn_bring(pg__sync_bn *b, pg__trainer_devs *devs, const pg__visit *v);
-/* What the lanes with the same statistics brought, together. Several lanes may take at once. */
+/* Gives what the lanes with the same statistics brought, merged. Several lanes may take at once. */
 pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v);
 
 #endif

@@ -1,4 +1,4 @@
-/* timeline.c - a lane runs from bucket to bucket, as where sums are queued in between. */
+/* timeline.c - runs a lane from bucket to bucket, as if sums were queued in between. */
 #include "train/step/timeline.h"
 
 #include "base/try.h"
@@ -12,7 +12,7 @@ typedef struct looking {
     pg__lane_times *times;
 } looking;
 
-/* What was queued on a device is done then. */
+/* The time at which everything queued on the device is done. */
 static pg_status look(const looking *l, double *at)
 {
     const pg_status st =
@@ -21,7 +21,7 @@ static pg_status look(const looking *l, double *at)
     return st;
 }
 
-static pg_status left_behind(void *arg, size_t k)
+static pg_status bucket_complete(void *arg, size_t k)
 {
     const looking *l = arg;
     return look(l, &l->times->left[k]);
@@ -35,7 +35,7 @@ pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w)
     size_t ends[PG_MAX_BUCKETS];
     pg_status st = PG_OK;
     pg__buckets_ends(&t->sums, job->program, ends);
-    const pg__stops stops = {t->sums.n_buckets, ends, left_behind, &l};
+    const pg__stops stops = {t->sums.n_buckets, ends, bucket_complete, &l};
     PG_TRY(look(&l, &times->begin));
     PG_TRY(pg__graph_capture_run(&t->devs, w, job->program, &job->frame.f, &stops));
     PG_TRY(look(&l, &times->end));

@@ -1,6 +1,6 @@
-/* totals.c - losses and metrics summed over rows, in double. The losses of single outputs as Keras
- * 3 logs them (CompileLoss.call of 3.6): times their weights, and the mean over batches, because
- * the number of rows is not known where its graph is traced. */
+/* totals.c - losses and metrics summed over rows, in double. Losses of single outputs as Keras 3
+ * logs them (CompileLoss.call of 3.6): times their weights, and as means over batches, because
+ * Keras does not know the number of rows when it traces its graph. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -50,7 +50,7 @@ void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *fro
     into->n_rows += from->n_rows;
 }
 
-/* An output's loss with its weight in it; none of the rows may have had one. */
+/* An output's weighted loss; perhaps no row had one. */
 static double weighted(const pg__trainer_compiled *compiled, const pg__totals *totals, size_t k)
 {
     return totals->loss_counts[k] > 0

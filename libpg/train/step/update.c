@@ -1,6 +1,6 @@
 /* update.c - summing and updating is one pass over the parameters, a range for each worker. What
- * needs whole variables (regularizers, norms, constraints) is dealt out by variable, and only where
- * a model asks for it. Clipping: keras/optimizers of 2.15 and 2.3.1. */
+ * needs whole variables (regularizers, norms, constraints) is divided by variable, and only done if
+ * the model has it. Clipping: keras/optimizers of 2.15 and 2.3.1. */
 #include "train/step/update.h"
 
 #include <math.h>
@@ -19,18 +19,18 @@
 
 typedef struct work {
     pg_trainer *t;
-    size_t device, n_parts; /* where, and in how many parts at once */
-    pg__flat *grads;        /* the sum, there */
+    size_t device, n_parts; /* where it runs, and in how many parallel parts */
+    pg__flat *grads;        /* the sum on that device */
     pg__optimiser_kind kind;
     pg__update update;
     double *norms;  /* per parameter: sum of squares */
     double *scales; /* per parameter */
     pg__piece *pieces;
-    double limit;   /* of each element; 0: none */
-    double summing; /* seconds of the first worker, where sums and updates take turns */
+    double limit;   /* of each element; 0: no limit */
+    double summing; /* seconds of the first worker, if sums and updates alternate */
 } work;
 
-#define GRAIN 16u   /* elements: no cache line is written by two */
+#define GRAIN 16u   /* elements: no two threads write one cache line */
 #define PIECE 8192u /* elements whose gradients, parameters and slots fit into a core's cache */
 
 static void range_of(const work *w, size_t part, uint64_t *from, uint64_t *to)
@@ -45,13 +45,13 @@ static pg__dev *dev_of(const work *w)
     return w->t->devs.devices[w->device].dev;
 }
 
-/* Of a variable: its own where they are divided. */
+/* The device of a variable: its own if variables are divided. */
 static pg__dev *dev_for(const work *w, size_t i)
 {
     return w->t->devs.is_split ? pg__param_dev(w->t, i) : dev_of(w);
 }
 
-/* What a flat has of a variable from an element of all on. */
+/* A flat's memory for variable i from element `at` of all on. */
 static void *from_element(const work *w, const pg__flat *f, size_t i, uint64_t at)
 {
     return (char *)f->at[i] + (at - w->t->vars.offsets[i]) * w->t->devs.backend->real_bytes;
@@ -65,8 +65,8 @@ static pg_status sum_range(work *w, size_t part)
     return pg__partials_sum(w->t, from, to, &sum);
 }
 
-/* The part of every trained parameter that lies in [from, to). *first: the first one that may; it
- * goes on with `from`. */
+/* Updates what lies in [from, to) of every trained parameter. *first: where to start searching;
+ * advances with `from`. */
 static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint64_t to,
                              size_t *first)
 {
@@ -91,7 +91,7 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
     return st;
 }
 
-/* A part of what this rank updates, where ranks have divided that. */
+/* Updates a part of this rank's own elements, with a sharded optimizer. */
 static pg_status update_shard(work *w, size_t part)
 {
     const pg_trainer *t = w->t;
@@ -118,7 +118,7 @@ static pg_status update_range(work *w, size_t part)
     return update_part(w, w->grads, from, to, &first);
 }
 
-/* Where nothing needs whole variables: the sum of a piece is still in the cache when it is applied,
+/* If nothing needs whole variables: the sum of a piece is still in the cache when it is applied,
  * and workers meet once less. */
 static pg_status sum_and_update_range(work *w, size_t part)
 {
@@ -210,8 +210,8 @@ static int clips(const pg__optimiser *o)
     return o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
 }
 
-/* Which norm decides: each variable's, or that of all gradients together (global_clipnorm; clipnorm
- * too in standalone Keras). */
+/* Which norm limits gradients: each variable's, or that of all together (global_clipnorm; in
+ * standalone Keras clipnorm too). */
 static pg__norm_limits norms_of(const pg_trainer *t)
 {
     const pg__optimiser *o = &t->compiled.optimiser;
@@ -234,7 +234,7 @@ static void do_part(void *arg, size_t worker)
     m->w->t->pool.workers[worker].st = m->fn(m->w, worker);
 }
 
-/* All parts: by the workers, or queued on a device of its own memory, whose thread this is. */
+/* Runs all parts: in the workers, or queued on a device with its own memory by this thread. */
 static pg_status meet(work *w, part_fn fn, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -248,7 +248,7 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
     return PG_OK;
 }
 
-/* By what the norms ask for, then within +-limit. */
+/* Scales gradients by their norms, then clips values to +-limit. */
 static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -272,8 +272,8 @@ done:
     return st;
 }
 
-/* The later optimizers use the first kind of clipping that is given; those of tf.keras to 2.10
- * limit values before they look at norms, standalone Keras after. */
+/* Later optimizers use the first kind of clipping given; those of tf.keras to 2.10 clip values
+ * before norms, standalone Keras after. */
 static pg_status clip_both_ways(work *w, pg_err *err)
 {
     const pg__optimiser *o = &w->t->compiled.optimiser;
@@ -288,7 +288,7 @@ done:
     return st;
 }
 
-/* What a flat has of the variables. */
+/* The pieces of a flat, per variable. */
 static pg__piece *pieces_of(const pg__trainer_vars *vars, const pg__flat *f)
 {
     pg__piece *p = pg__mem_array(vars->n_params, sizeof *p);
@@ -322,7 +322,7 @@ done:
 
 /* ---- all of it ---- */
 
-/* What needs whole variables, and the update; constraints come after. */
+/* Does what needs whole variables, then the update; constraints come after. */
 static pg_status update_variables(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -336,7 +336,7 @@ done:
     return st;
 }
 
-/* Each variable on its device, where they are divided; `meet` goes through all. */
+/* Updates each variable on its device, if they are divided; `meet` visits all. */
 static pg_status update_parts(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -378,7 +378,7 @@ static pg_status update_at_once(work *w, pg_err *err)
     return st;
 }
 
-/* This process' sum, then that of all. */
+/* Sums within this process, then over all. */
 static pg_status sum_ranks(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -393,8 +393,8 @@ done:
     return st;
 }
 
-/* In the gradients of any lane, before they become weights; a sum of all ranks has them too, that
- * of a rank's own elements what concerns these. */
+/* Looks in the gradients before they change weights. NaN of any lane shows in the sum over ranks;
+ * in a rank's own elements, if it concerns these. */
 static pg_status look_for_nan(pg_trainer *t, pg_err *err)
 {
     int finite = 1;
@@ -421,7 +421,7 @@ static int needs_variables(const pg_trainer *t)
     return t->vars.has_regularizers || t->vars.has_constraints || clips(&t->compiled.optimiser);
 }
 
-/* Every device makes the same updates of what it has, from the same sum, queued by its own thread
+/* Every device applies the same updates to its copy, from the same sum; its own thread queues them
  * while the sum may still be on its way. */
 static void update_device(void *arg, size_t worker)
 {
@@ -458,7 +458,7 @@ done:
     return st;
 }
 
-/* On GPUs; no lane of theirs may have rows, but then those of others do. */
+/* On GPUs. This process may have no lane with rows; then other processes do. */
 static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -474,7 +474,7 @@ done:
     return st;
 }
 
-/* w->grads: where the sum lies, or in one process on CPUs will lie; NULL: no lane has rows. */
+/* w->grads: where the sum lies or, in one process on CPUs, will lie; NULL: no rows. */
 static pg_status sum_gradients(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -517,7 +517,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     t->vars.grads = w.grads;
     if (!w.grads || t->loop.is_trial)
         goto done;
-    if (t->loop.stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
+    if (t->loop.stops_on_nan && !pg__loss_scale_skips(t)) /* loss scaling skips such a step */
         PG_TRY(look_for_nan(t, err));
     if (t->loop.nan_found)
         goto done;

@@ -1,5 +1,5 @@
-/* upload.c - from the host's memory to that of a device. The places do not change from step to
- * step, so that recorded work finds them again. */
+/* upload.c - from host memory to device memory. Addresses do not change from step to step, so that
+ * recorded steps stay valid. */
 #include "train/step/upload.h"
 
 #include "train/exec/exec.h"
@@ -16,12 +16,12 @@ static size_t bytes_of(const pg__trainer_devs *devs, const pg__value *v)
     return (size_t)pg__dims_elems(&v->shape) * each;
 }
 
-/* What is visited, piece by piece: where it lies in the frame, and how long it is. */
+/* Visits the pieces to upload: counts their bytes, or copies them. */
 typedef struct stage {
     const pg_trainer *t;
     pg__dev *dev;
     char *to;    /* NULL: only counted */
-    uint64_t at; /* behind `to` */
+    uint64_t at; /* offset from `to` */
     pg_status st;
 } stage;
 
@@ -74,7 +74,7 @@ static void bring_scalars(stage *s, pg__lane_frame *lf)
         lf->f.step = there;
 }
 
-/* States lie on device 0, as the whole batch has them. */
+/* States lie on device 0, for the whole batch. */
 static void bring_states(stage *s, pg__lane_frame *lf, uint64_t n_rows, size_t device)
 {
     const pg_trainer *t = s->t;

@@ -11,7 +11,7 @@
 #include "train/step/model_parallel.h"
 #include "train/step/optimizer_shard.h"
 
-#define PIECE 4096 /* elements that are converted at a time */
+#define PIECE 4096 /* elements converted at a time */
 
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
 {
@@ -35,7 +35,7 @@ pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *e
     for (size_t i = 0; i < t->vars.n_params; i++)
         f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
 done:
-    if (st != PG_OK) /* which may be tried again */
+    if (st != PG_OK) /* the call may be tried again */
         pg__flat_free(&t->devs, f);
     return st;
 }
@@ -72,7 +72,7 @@ void pg__flat_free(pg__trainer_devs *devs, pg__flat *f)
     *f = (pg__flat){0};
 }
 
-/* Values into f's part for parameter i from element `at` on, as the device holds them. */
+/* Writes values into f's piece for parameter i, from element `at` on, in the device's type. */
 static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, const double *exact,
                             size_t n)
 {
@@ -164,7 +164,7 @@ static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg
     return PG_OK;
 }
 
-/* The file's layer against the leaves of the model's layer `top`. */
+/* Matches the file's layer with the leaves of the model's layer `top`. */
 static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t file_layer,
                             pg__weight_visit visit, void *ctx, pg_err *err)
 {

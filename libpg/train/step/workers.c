@@ -12,7 +12,7 @@
 
 #define DEFAULT_LANES 8
 
-/* "cpu:5" of a machine with two cores is a replica like any other, but hardly what was meant. */
+/* "cpu:5" on a machine with two cores works like any replica, but is hardly intended. */
 static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
 {
     size_t n_cores = 0;
@@ -33,7 +33,7 @@ done:
     return st;
 }
 
-/* Cores are dealt evenly over the replicas, at least one to each. */
+/* Divides the cores evenly over the replicas, at least one each. */
 pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     size_t cores = o->threads;
@@ -52,18 +52,17 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->net.bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->pool.cut.by_replica = t->net.couples_rows && !t->net.bn_sync;
     if (t->pool.cut.by_replica && o->deterministic && t->pool.cut.n_replicas > 1)
-        PG_TRY(
-            pg__strs_printf(&t->report.notes, err,
-                            "BatchNormalization by devices: their number is part of the result"));
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "BatchNormalization per device: their number affects the result"));
     const size_t shares = pg__replicas_here(&t->pool.cut) * crew;
     const size_t each = cores > shares ? cores / shares : 1;
     t->pool.cut.n_workers = each * pg__replicas_here(&t->pool.cut);
     if (o->lanes && !o->deterministic)
-        PG_FAIL(PG_E_ARG, "lanes are of deterministic training, which is off");
+        PG_FAIL(PG_E_ARG, "lanes require deterministic training, which is off");
     if (o->deterministic)
         t->pool.cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->pool.cut.n_lanes & (t->pool.cut.n_lanes - 1) || t->pool.cut.n_lanes > 1024)
-        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->pool.cut.n_lanes);
+        PG_FAIL(PG_E_ARG, "lanes: %zu is not a power of two up to 1024", t->pool.cut.n_lanes);
     if (t->pool.cut.n_lanes && t->pool.cut.n_replicas > t->pool.cut.n_lanes) {
         st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes",
                      t->pool.cut.n_replicas);
@@ -87,8 +86,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     if (!t->pool.workers || !t->pool.arenas || !t->pool.landings)
         return pg__nomem(err);
     const pg_status st = pg__devices_staff(t, err);
-    /* one thread gives work to all devices that share a lane, where they have queues of their own
-     */
+    /* one thread feeds all devices that share a lane, if they have queues of their own */
     const size_t n = t->devs.is_split ? t->pool.cut.n_workers : t->pool.n_threads;
     return st == PG_OK ? pg__thread_pool_new(&t->pool.team, n, err) : st;
 }

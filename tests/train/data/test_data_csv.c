@@ -163,8 +163,8 @@ static void ragged_rows_and_words_are_named(void **state)
     (void)state;
     assert_refused("1,2\n3\n", PG_E_FORMAT, "t.csv: line 2 has 1 columns, the first line has 2");
     assert_refused("1,2\n3,4,5\n", PG_E_FORMAT, "line 2 has 3 columns");
-    assert_refused("a,b\n1,2\n\n3,x\n", PG_E_FORMAT, "line 4, column 2: \"x\" is no number");
-    assert_refused("1,2\n3,\n", PG_E_FORMAT, "line 2, column 2: \"\" is no number");
+    assert_refused("a,b\n1,2\n\n3,x\n", PG_E_FORMAT, "line 4, column 2: \"x\" is not a number");
+    assert_refused("1,2\n3,\n", PG_E_FORMAT, "line 2, column 2: \"\" is not a number");
     assert_refused("a,b\n", PG_E_MISMATCH, "holds no rows");
 }
 

@@ -101,7 +101,7 @@ static void what_is_wrong_is_named(void **state)
                    "LearningRateScheduler has no parameter \"rate\"");
     assert_refused(PG_E_IO, "LearningRateScheduler:schedule=table,file=/nowhere/rates", NULL);
     snprintf(text, sizeof text, "LearningRateScheduler:schedule=table,file=%s", path);
-    snprintf(message, sizeof message, "%s: line 2: \"fast\" is no learning rate", path);
+    snprintf(message, sizeof message, "%s: line 2: \"fast\" is not a learning rate", path);
     assert_refused(PG_E_FORMAT, text, message);
     unlink(path);
 }

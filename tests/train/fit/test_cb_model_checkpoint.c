@@ -26,7 +26,7 @@ static void the_last_file_is_the_trained_model(void **state)
     assert_done(&c);
     const test_path path = in_dir("2.keras");
     pg_trainer *again = opened(path.s, NULL);
-    assert_non_null(strstr(pg_trainer_note(again, 0), "goes on after"));
+    assert_non_null(strstr(pg_trainer_note(again, 0), "continues after"));
     for (size_t i = 0; i < pg_trainer_n_weights(c.t); i++) {
         const size_t n = (size_t)(pg_trainer_weight(c.t, i)->n_bytes / sizeof(float));
         double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);

@@ -117,13 +117,13 @@ static void what_is_wrong_is_named(void **state)
 {
     (void)state;
     assert_refused(NULL, "ReduceLROnPlateau:factor=1",
-                   "ReduceLROnPlateau: factor is 1.0; it lies between 0 and 1");
+                   "ReduceLROnPlateau: factor is 1.0; it must lie between 0 and 1");
     assert_refused(NULL, "ReduceLROnPlateau:monitor=val_los",
                    "ReduceLROnPlateau: nothing is called \"val_los\"; did you mean val_loss?");
     assert_refused(NULL, "ReduceLROnPlateau:mode=maximum",
                    "ReduceLROnPlateau: unknown mode \"maximum\" (auto, min, max)");
     assert_refused("cosine_decay:decay_steps=10", "ReduceLROnPlateau",
-                   "ReduceLROnPlateau: the learning rate is counted by CosineDecay already");
+                   "ReduceLROnPlateau: the learning rate is already set by CosineDecay");
 }
 
 static void Keras_guess_is_pointed_out(void **state)
@@ -137,8 +137,8 @@ static void Keras_guess_is_pointed_out(void **state)
     bench_begin(&b, TYPE, "ReduceLROnPlateau:monitor=val_iou");
     assert_int_equal(b.n_events, 1);
     assert_int_equal(b.kind, PG_EVENT_NOTE);
-    assert_string_equal(b.text, "ReduceLROnPlateau: mode auto takes less val_iou for better, as "
-                                "Keras does; mode=max turns it");
+    assert_string_equal(b.text, "ReduceLROnPlateau: mode auto assumes that less val_iou is "
+                                "better, as Keras does; mode=max reverses it");
     bench_close(&b);
 }
 

@@ -130,7 +130,7 @@ static void replaces_reports_only(void **state)
     fputs("my own page", f);
     fclose(f);
     assert_fails(PG_E_ARG, fit(1, NULL, &err), &err);
-    assert_non_null(strstr(err.msg, "is no report"));
+    assert_non_null(strstr(err.msg, "is not a report"));
     char *s = text_of(page);
     assert_string_equal(s, "my own page");
     free(s);

@@ -234,7 +234,7 @@ static void says_what_it_does_not_write(void **state)
                   "\"profile_batch\": \"2,4\", \"embeddings_freq\": 0, \"update_freq\": \"epoch\", "
                   "\"embeddings_metadata\": null}}",
                   &h, NULL));
-    assert_string_equal(h.text, "1 0 TensorBoard: not done here: write_images, profile_batch\n");
+    assert_string_equal(h.text, "1 0 TensorBoard: not supported: write_images, profile_batch\n");
 }
 
 static void refuses_what_cannot_be_meant(void **state)
@@ -277,7 +277,7 @@ static void what_could_not_be_written_is_written_with_the_next_epoch(void **stat
     assert_string_equal(events_of("logs/train"), EPOCH("0") "\n" EPOCH("1") "\n" EPOCH("2"));
     assert_string_equal(events_of("logs/validation"), VALIDATION);
     assert_int_equal(strncmp(h.text, "1 1 TensorBoard: logs/train/events.out.tfevents.", 48), 0);
-    assert_non_null(strstr(h.text, ": File too large; the end of the next epoch tries again\n"));
+    assert_non_null(strstr(h.text, ": File too large; will retry at the end of the next epoch\n"));
     assert_null(strstr(h.text, " 2 TensorBoard"));
 }
 
@@ -311,7 +311,7 @@ static void a_folder_that_was_removed_is_made_again(void **state)
     heard h = {.at_epoch = remove_logs_at_one};
     assert_ok(fit("TensorBoard", &h, NULL));
     assert_string_equal(events_of("logs/train"), EPOCH("1") "\n" EPOCH("2"));
-    assert_non_null(strstr(h.text, "1 1 TensorBoard: the event file was removed; a new one"));
+    assert_non_null(strstr(h.text, "1 1 TensorBoard: the event file was removed; continuing"));
 }
 
 /* ---- going on ---- */
@@ -423,7 +423,7 @@ static void a_file_that_is_gone_or_too_short_is_followed_by_a_new_one(void **sta
     assert_int_equal(truncate(path, 60), 0);
     pg__archive in = read_back(&kept);
     begin(&a, t, "TensorBoard:write_graph=false", &in);
-    assert_non_null(strstr(a.h.text, "is shorter than it was written; a new file goes on"));
+    assert_non_null(strstr(a.h.text, "is shorter than it was written; continuing in a new file"));
     end(&a);
     assert_int_equal(find_file(path, sizeof path, "logs/train", 0), 2);
     in = read_back(&kept);

@@ -1,4 +1,4 @@
-/* TerminateOnNaN: a run whose loss is no number any more ends at once, and says where. */
+/* TerminateOnNaN: a run whose loss is not a number any more ends at once, and says where. */
 #include "pg_test.h"
 
 #include "pg/train.h"

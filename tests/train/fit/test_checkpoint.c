@@ -79,7 +79,7 @@ static void a_folder_that_was_removed_is_told(void **state)
     assert_done(&c);
     assert_true(access(in_dir("c/3.h5").s, F_OK) == 0);
     assert_true(access(in_dir("c/4.h5").s, F_OK) == 0);
-    assert_non_null(strstr(text_of(&c, PG_EVENT_WARNING), "made again"));
+    assert_non_null(strstr(text_of(&c, PG_EVENT_WARNING), "was recreated"));
     end(&c);
 }
 
@@ -118,7 +118,7 @@ static void a_link_that_cannot_be_made_is_told_once(void **state)
     assert_done(&c);
     assert_files("", "2.h5 3.h5 last");
     assert_int_equal(n_events(&c, PG_EVENT_WARNING), 1);
-    assert_non_null(strstr(text_of(&c, PG_EVENT_WARNING), "is no link and left alone"));
+    assert_non_null(strstr(text_of(&c, PG_EVENT_WARNING), "is not a link, and left alone"));
     end(&c);
 }
 

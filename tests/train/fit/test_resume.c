@@ -544,7 +544,7 @@ static void what_is_no_such_file_is_left_alone(void **state)
     fputs("somebody's notes", f);
     fclose(f);
     assert_fails(PG_E_ARG, run(&r, NULL, NULL, &err), &err);
-    assert_non_null(strstr(err.msg, "is no resume file"));
+    assert_non_null(strstr(err.msg, "is not a resume file"));
     assert_int_equal(r.n_batches, 0);
     unlink(file);
 }

@@ -105,7 +105,7 @@ static void expect_equal_after_reload(const char *optimizer, const char *rules, 
     if (pg_trainer_save(first, path, &(pg_save_opts){.force = 1, .full_model = 1}, &err) != PG_OK)
         fail_msg("%s: %s", what, err.msg);
     pg_trainer *second = train(&(run){path, NULL, rules, 0, 1});
-    if (!strstr(pg_trainer_note(second, 0), "goes on after"))
+    if (!strstr(pg_trainer_note(second, 0), "continues after"))
         fail_msg("%s: %s", what, pg_trainer_note(second, 0));
     assert_same(what, whole, second, nadam ? 1e-6 : 0);
     pg_trainer_close(whole);
@@ -158,7 +158,7 @@ static void names_the_wrapper_whose_model_it_trains(void **state)
     assert_ok(pg_trainer_open(&t, &(pg_train_opts){.model = path}, &err));
     assert_int_equal(pg_trainer_n_weights(t), 8);
     assert_non_null(strstr(pg_trainer_note(t, 0), "wrapper of 2 replicas"));
-    assert_non_null(strstr(pg_trainer_note(t, 1), "goes on after 3 updates of Adam"));
+    assert_non_null(strstr(pg_trainer_note(t, 1), "continues after 3 updates of Adam"));
     assert_null(pg_trainer_note(t, 2));
     pg_trainer_close(t);
 }

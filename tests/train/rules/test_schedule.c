@@ -124,11 +124,11 @@ static void what_is_wrong_is_named(void **state)
     assert_refused("cosine_decay_restarts:first_decay_steps=9,t_mul=0.5",
                    "CosineDecayRestarts: t_mul is 0.5, and periods would shrink to nothing");
     assert_refused("piecewise_constant_decay:boundaries=10/20,values=1/2",
-                   "PiecewiseConstantDecay: 2 boundaries want 3 values, there are 2");
+                   "PiecewiseConstantDecay: 2 boundaries need 3 values, not 2");
     assert_refused("piecewise_constant_decay:boundaries=20/10,values=1/2/3",
                    "PiecewiseConstantDecay: the boundaries do not ascend");
     assert_refused("piecewise_constant_decay:boundaries=10/x,values=1/2/3",
-                   "boundaries is no list of numbers, as 0.1/0.01/0.001");
+                   "boundaries is not a list of numbers such as 0.1/0.01/0.001");
 }
 
 static void assert_config(const char *text, int with_module, const char *want)

@@ -64,7 +64,7 @@ static void another_type_is_refused(void **state)
     pg_err err;
     (void)state;
     assert_fails(PG_E_ARG, pg__settings_real(&s, "a", &real, &err), &err);
-    assert_string_equal(err.msg, "X: a is no number");
+    assert_string_equal(err.msg, "X: a is not a number");
     assert_fails(PG_E_ARG, pg__settings_count(&s, "b", &count, &err), &err);
     assert_fails(PG_E_ARG, pg__settings_flag(&s, "c", &flag, &err), &err);
     assert_fails(PG_E_ARG, pg__settings_count(&s, "d", &count, &err), &err);

@@ -190,10 +190,10 @@ static void a_proof_sees_every_difference(void **state)
         char *bit =
             params + t->vars.offsets[last] * sizeof(float) + 4 * (t->vars.n_elems[last] - 1);
         *bit ^= 1;
-        assert_refuted(t, s, path.s, "is not what was trained");
+        assert_refuted(t, s, path.s, "it differs from what was trained");
         *bit ^= 1;
         slots[0] ^= 1;
-        assert_refuted(t, s, path.s, "is not what was trained");
+        assert_refuted(t, s, path.s, "it differs from what was trained");
         slots[0] ^= 1;
         s->optimiser.iterations++;
         assert_refuted(t, s, path.s, "and not");

@@ -58,7 +58,7 @@ static const row rows[] = {
     {"GPUs, first step", GPUS(4, .was_begun = 0), PG__SUM_GROUP, .begins = 1, .why = "first run"},
     {"GPUs, in parts", GPUS(4, .in_parts = 1), PG__SUM_GROUP, .why = "parts"},
     {"GPUs whose lanes meet", GPUS(4, .meets = 1), PG__SUM_GROUP, .why = "BatchNormalization"},
-    {"GPUs that are watched", GPUS(4, .is_watched = 1), PG__SUM_GROUP, .why = "looks"},
+    {"GPUs that are watched", GPUS(4, .is_watched = 1), PG__SUM_GROUP, .why = "observed"},
     {"two replicas on a GPU", GPUS(2, .lane_per_device = 0), PG__SUM_GROUP, .why = "several lanes"},
     {"a GPU without rows", GPUS(4, .all_have_rows = 0), PG__SUM_GROUP, .why = "no rows"},
 
