@@ -209,7 +209,8 @@ static void reads_subclassed_models(void **state)
     assert_string_equal(pg_store_state(in, 0)->name, "optimizer/vars/0");
     assert_string_equal(pg_store_state(in, 1)->name, "notes/loss");
     size_t n_beside;
-    assert_string_equal(pg_store_beside(in, &n_beside), "1 dataset beside the weights (notes/loss)");
+    assert_string_equal(pg_store_beside(in, &n_beside),
+                        "1 dataset beside the weights (notes/loss)");
     assert_int_equal(n_beside, 1);
     pg__plan plan = {0};
     assert_ok(pg__plan_copy_of(&plan, in, NULL));
