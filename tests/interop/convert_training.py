@@ -94,7 +94,7 @@ def main():
                     otherwise.add(name)
                 dropped = "training configuration dropped" in c.stdout
                 if name == "own":
-                    dropped = not (dropped and "MySched is no learning rate schedule of Keras 3" in c.stdout)
+                    dropped = not (dropped and "MySched is not a learning rate schedule of Keras 3" in c.stdout)
                 if c.returncode or dropped:
                     bad += 1
                     print(name, c.stdout)
