@@ -81,7 +81,7 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
     int old_head;
     const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
     if (!src || plan->root)
-        PG_FAIL(PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
+        PG_FAIL(PG_E_UNSUPPORTED, "it is not an .h5 of the legacy layout");
     PG_TRY(pg__h5_relinkable(&old_head, src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5),
                              err));
     if (pg__h5_user_block(src->h5) || !old_head)

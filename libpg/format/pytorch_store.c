@@ -102,8 +102,8 @@ static pg_status read_number(unsigned char bytes[8], const pg__pt_source *f, con
 
 /* Inserts the values of numbers beside the model into the text about them, from the end. A missing
  * value is no reason to refuse the model. */
-static pg_status tell_numbers(pg__pt_source *f, pg__pt_locator *locate, const void *ctx,
-                              pg_err *err)
+static pg_status insert_numbers(pg__pt_source *f, pg__pt_locator *locate, const void *ctx,
+                                pg_err *err)
 {
     pg__pt_tree *t = &f->tree;
     pg__str text = {0};
@@ -208,7 +208,7 @@ static pg_status find_data(pg__pt_source *f, pg__pt_locator *locate, const void 
         if (!t->storage.inside)
             PG_TRY(locate(&f->where[i], f, ctx, t, f->tree.names.s + t->name, err));
     }
-    PG_TRY(tell_numbers(f, locate, ctx, err));
+    PG_TRY(insert_numbers(f, locate, ctx, err));
 done:
     return st;
 }

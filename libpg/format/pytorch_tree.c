@@ -77,9 +77,9 @@ static pg_status add(walker *w, const pg__pk_value *v)
 static pg_status refuse_object(walker *w, const pg__pk_value *v)
 {
     const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
-    const pg_status st = f ? pg__pt_fail_foreign(f, w->w.err)
-                           : pg_fail(w->w.err, PG_E_UNSUPPORTED,
-                                     "a storage, or a set of tensors, that is no tensor");
+    const pg_status st =
+        f ? pg__pt_fail_foreign(f, w->w.err)
+          : pg_fail(w->w.err, PG_E_UNSUPPORTED, "a storage, or a set of tensors, not a tensor");
     pg_err_prefix(w->w.err, PG_SHOW(w->path.n ? w->path.s : "the whole"));
     return st;
 }
@@ -149,7 +149,7 @@ done:
 /* ---- the rest ---- */
 
 /* A tensor of one number: its value is not available here, so the store inserts it. */
-static pg_status tell_number(walker *w, const pg__pk_value *v, int *done_so)
+static pg_status note_number(walker *w, const pg__pk_value *v, int *done_so)
 {
     pg__pt_tree *t = w->out;
     pg__pt_told x = {.at = t->others.n};
@@ -163,7 +163,7 @@ static pg_status tell_number(walker *w, const pg__pk_value *v, int *done_so)
     return PG_OK;
 }
 
-static pg_status tell_value(walker *w, const pg__pk_value *v)
+static pg_status note_value(walker *w, const pg__pk_value *v)
 {
     char shown[MAX_TEXT];
     double number = 0;
@@ -172,7 +172,7 @@ static pg_status tell_value(walker *w, const pg__pk_value *v)
     pg_err *err = w->w.err;
     int told = 0;
     const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
-    pg_status st = tell_number(w, v, &told);
+    pg_status st = note_number(w, v, &told);
     if (st == PG_OK && !told)
         st = pg__pt_count(&w->w, v, &n);
     if (st != PG_OK || told)
@@ -196,7 +196,7 @@ static pg_status tell_value(walker *w, const pg__pk_value *v)
 }
 
 /* The members of the containers on the way to the part, and those of the part without tensors. */
-static pg_status tell_others(walker *w, const pg__pt_way *way, size_t at)
+static pg_status list_others(walker *w, const pg__pt_way *way, size_t at)
 {
     char shown[80];
     const pg__pickle *p = w->w.p;
@@ -212,7 +212,7 @@ static pg_status tell_others(walker *w, const pg__pt_way *way, size_t at)
             continue;
         if (!is_part && e.value == way->at[at + 1]) {
             PG_TRY(descend(w, &e));
-            PG_TRY(tell_others(w, way, at + 1));
+            PG_TRY(list_others(w, way, at + 1));
             continue;
         }
         PG_TRY(pg__pt_count(&w->w, e.value, &held));
@@ -230,7 +230,7 @@ static pg_status tell_others(walker *w, const pg__pt_way *way, size_t at)
             PG_TRY(pg__str_printf(s, err, "%" PRId64, e.key->u.i));
         else
             PG_TRY(pg__str_puts(s, "?", err));
-        PG_TRY(tell_value(w, e.value));
+        PG_TRY(note_value(w, e.value));
     }
 done:
     return st;
@@ -308,13 +308,13 @@ static pg_status refuse(walker *w, const pg__pt_parts *l)
         if (x->kind < PG_PT_OPTIMIZER)
             continue;
         if (strcmp(path, ".") == 0 || l->v[0].kind == l->v[l->n - 1].kind)
-            return pg_fail(err, PG_E_UNSUPPORTED, "the state of %s %s, no model",
+            return pg_fail(err, PG_E_UNSUPPORTED, "the state of %s %s, not a model",
                            strchr("aeiou", *what) ? "an" : "a", what);
         return pg_fail(err, PG_E_UNSUPPORTED, "holds no model; \"%s\" is the state of %s %s",
                        PG_SHOW(path), strchr("aeiou", *what) ? "an" : "a", what);
     }
     if (root->kind == PG_PK_CALL && root->n > 2 && pg__pickle_foreign(p, root))
-        return pg_fail(err, PG_E_UNSUPPORTED, "a pickled %s without tensors, no model",
+        return pg_fail(err, PG_E_UNSUPPORTED, "a pickled %s without tensors, not a model",
                        pg__pt_class_of(pg__pickle_foreign(p, root)).s);
     if (p->n_foreign)
         return pg__pt_fail_foreign(&p->foreign[0], err);
@@ -416,7 +416,7 @@ static pg_status find(walker *w, const char *part)
         return pg_fail(w->w.err, PG_E_UNSUPPORTED, "%s holds no tensors",
                        strcmp(path, ".") == 0 ? "a PyTorch file that" : PG_SHOW(path));
     w->path.n = 0;
-    PG_TRY(tell_others(w, &way, 0));
+    PG_TRY(list_others(w, &way, 0));
 done:
     return st;
 }

@@ -136,13 +136,13 @@ static void says_what_is_no_model_or_not_one(void **state)
         {"yolov8.pt", PG_E_UNSUPPORTED, "the class ultralytics.nn.tasks.DetectionModel,", "if you"},
         {"stylegan3.pkl", PG_E_UNSUPPORTED, "torch_utils.persistence._reconstruct_persistent_obj,",
          "if you"},
-        {"optimizer.pt", PG_E_UNSUPPORTED, "the state of an optimizer, no model", ""},
-        {"scheduler.pt", PG_E_UNSUPPORTED, "the state of a scheduler, no model", ""},
+        {"optimizer.pt", PG_E_UNSUPPORTED, "the state of an optimizer, not a model", ""},
+        {"scheduler.pt", PG_E_UNSUPPORTED, "the state of a scheduler, not a model", ""},
         {"rng_state.pth", PG_E_UNSUPPORTED, "the state of a random generator, no model", ""},
         {"accelerate_random_states_0.pkl", PG_E_UNSUPPORTED, "the state of a random generator,",
          ""},
         {"training_args.bin", PG_E_UNSUPPORTED,
-         "a pickled transformers.training_args.TrainingArguments without tensors, no model", ""}};
+         "a pickled transformers.training_args.TrainingArguments without tensors, not a model", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[512];
         pg_err err = {0};
@@ -716,14 +716,14 @@ static void asks_and_refuses_rather_than_guesses(void **state)
         ASKS(DICT(STR("\3", "a.w") V STR("\3", "a.v") OBJECT(STR("\1", "w") V)), NULL,
              PG_E_UNSUPPORTED, "m.pt: a.v: contains the class a.b.Net,"),
         ASKS("\x80\2" OPTIM ".", NULL, PG_E_UNSUPPORTED,
-             "m.pt: the state of an optimizer, no model"),
+             "m.pt: the state of an optimizer, not a model"),
         ASKS(DICT(STR("\4", "loss") T STR("\3", "opt") OPTIM), NULL, PG_E_UNSUPPORTED,
              "m.pt: holds no model; \"opt\" is the state of an optimizer"),
         ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V)), "nett", PG_E_ARG,
              "m.pt: no part \"nett\" is in this file"),
         ASKS("\x80\2N.", NULL, PG_E_UNSUPPORTED, "m.pt: a PyTorch file without tensors"),
         ASKS("\x80\2" OBJECT(STR("\1", "a") "K\1") ".", NULL, PG_E_UNSUPPORTED,
-             "m.pt: a pickled a.b.Net without tensors, no model"),
+             "m.pt: a pickled a.b.Net without tensors, not a model"),
         ASKS("\x80\2}.", NULL, PG_E_UNSUPPORTED, "m.pt: a PyTorch file that holds no tensors"),
         ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\1", "s") U(STR("\1", "e") "K\3")), "s",
              PG_E_UNSUPPORTED, "m.pt: s holds no tensors"),

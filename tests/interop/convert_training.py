@@ -94,7 +94,7 @@ def main():
                     otherwise.add(name)
                 dropped = "training configuration dropped" in c.stdout
                 if name == "own":
-                    dropped |= "learning rate dropped from Adam, whose default stands there: MySched is no schedule" not in c.stdout
+                    dropped |= "learning rate dropped, Adam uses its default: MySched is not a learning rate schedule" not in c.stdout
                 if c.returncode or dropped:
                     bad += 1
                     print(name, c.stdout)

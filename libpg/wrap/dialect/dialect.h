@@ -1,5 +1,5 @@
-/* dialect.h - the words of Keras 2 and of Keras 3: descriptions and training configurations of one
- * for the other, and which of them loads what is given. Knows JSON and layers, no files. Begin
+/* dialect.h - the dialects of Keras 2 and Keras 3: translates descriptions and training
+ * configurations, and says which Keras loads a model. Knows JSON and layers, but not files. Begin
  * reading at translate.c. */
 #ifndef PG_WRAP_DIALECT_DIALECT_H
 #define PG_WRAP_DIALECT_DIALECT_H
@@ -11,20 +11,19 @@
 
 /* ---- translate.c: a description for the other Keras ---- */
 
-/* text of a model, from any release to Keras 2.15 or 3. same: it is that Keras' already, perhaps of
- * an older release. PG_E_UNSUPPORTED lists what is lacking there. */
+/* Translates a model's text from any release to Keras 2.15 or 3. same: it is from that Keras
+ * already, perhaps from an older release. PG_E_UNSUPPORTED lists the features lacking there. */
 pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_t n, int to,
                         int same, pg_err *err);
 
 /* ---- optimizer.c: an optimizer of Keras 1 or 2 for Keras 3 ---- */
 
-/* s: {"class_name", "config"} in text. Nothing is added to *out if Keras 3 cannot say it. Notes
- * tell what was dropped, and where Keras 3 steps otherwise. */
+/* s: {"class_name", "config"} in text. Adds nothing to *out if Keras 3 cannot express it. Notes say
+ * what was dropped, and where Keras 3 steps differently. */
 pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg__json_span s,
                              pg_err *err);
-/* 1 if Keras 3 has the optimizer, in any case of letters; with a key, if that is a parameter of it
- * which load_model() takes (decay, too: it is ignored). An optimizer that is not known takes all.
- */
+/* 1 if Keras 3 has the optimizer, in upper or lower case; with a key, if load_model() accepts that
+ * parameter of it (also decay, which is ignored). An unknown optimizer accepts every key. */
 int pg__optimizer_takes_3(const char *class_name, const char *key);
 
 /* ---- loads_in.c: which Keras loads a full model as it is ---- */

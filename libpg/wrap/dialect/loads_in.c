@@ -1,6 +1,6 @@
 /* loads_in.c - which Keras loads an unwrapped full model as it is: decided from its description and
- * training configuration, against what load_model() of Keras 3.6 does with every class of layer
- * that Keras 2.15 writes. One table line is one thing that stops Keras 3. */
+ * training configuration, by what load_model() of Keras 3.6 does with every layer class that
+ * Keras 2.15 writes. Each table row is one thing that stops Keras 3. */
 #include <fnmatch.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "model/lower/vars.h"
 #include "wrap/dialect/dialect.h"
 
-typedef enum kind { ANY, LIST, NO_MODULE } kind; /* NO_MODULE: an object without one */
+typedef enum kind { ANY, LIST, NO_MODULE } kind; /* NO_MODULE: an object without a module */
 typedef enum container { BOTH, H5, ZIP } container;
 
 /* Members of a layer's (or initializer's) config on which Keras 3 raises. */
@@ -43,7 +43,7 @@ static const struct {
     {H5, "*", "cell", NO_MODULE},
 };
 
-/* Losses that Keras 3 finds by the word, of an .h5 too, and classes of its metrics. */
+/* Losses that Keras 3 finds by name, even in an .h5, and its metric classes. */
 static const char *const losses[] = {"BinaryCrossentropy",
                                      "BinaryFocalCrossentropy",
                                      "CategoricalCrossentropy",
@@ -121,8 +121,8 @@ static const char *const metrics[] = {"AUC",
                                       "TopKCategoricalAccuracy",
                                       "TrueNegatives",
                                       "TruePositives"};
-/* Keras 2 has them. Keras 3 finds no short name in an .h5. What is in no list is the author's own.
- */
+/* Names of Keras 2; Keras 3 does not find short names in an .h5. A name in no list is the author's
+ * own. */
 static const char *const only_2[] = {"mse",
                                      "MSE",
                                      "mae",
@@ -146,12 +146,12 @@ typedef struct looking {
     const char *text;
     container in;
     int dialect;
-    pg__str model;    /* what stops Keras 3 at the model, "" if nothing does */
-    pg__str training; /* and what only at the training configuration */
+    pg__str model;    /* what in the model stops Keras 3, "" if nothing */
+    pg__str training; /* what stops it only in the training configuration */
     pg__str own;      /* layers and functions of the author */
     pg__str lacks;    /* features that the other Keras does not have */
     int lambda;       /* Python bytecode */
-    int defaults;     /* Keras 3 takes the optimizer by its name alone */
+    int defaults;     /* Keras 3 uses only the optimizer's name */
     pg_err *err;
 } looking;
 
@@ -170,7 +170,7 @@ static int is_kind(const char *text, pg__json_span v, kind k)
            (k == NO_MODULE && c == '{' && !pg__json_member(text, v, "module").n);
 }
 
-/* One object that has a class and a config. */
+/* An object with a class and a config. */
 static pg_status look_at(looking *l, pg__json_span object)
 {
     pg_status st = PG_OK;
@@ -196,7 +196,7 @@ done:
     return st;
 }
 
-/* Its depth is limited by that of JSON. */
+/* The JSON parser limits its depth. */
 static pg_status look_below(looking *l, pg__json_span at)
 {
     pg_status st = PG_OK;
@@ -212,8 +212,8 @@ done:
     return st;
 }
 
-/* Keras 2 counts the calls of a nested model from 1, or from wherever it was built; Keras 3 waits
- * for a call of that number, for ever. Of outputs it takes one off, but not for a Sequential. */
+/* Keras 2 numbers the calls of a nested model from 1, or from the call that built it; Keras 3 waits
+ * forever for a call of that number. For outputs it subtracts one, but not for a Sequential. */
 static pg_status look_at_calls(looking *l, const pg__model *m)
 {
     pg_status st = PG_OK;
@@ -302,7 +302,7 @@ done:
     return st;
 }
 
-/* Words and objects, in lists and dicts. Words of metrics are looked up when they are used. */
+/* Names and objects, in lists and dicts. Keras looks up names of metrics only when it uses them. */
 static pg_status look_at_words(looking *l, pg__json_span s, int loss)
 {
     pg_status st = PG_OK;
@@ -352,7 +352,7 @@ done:
 
 /* ---- the note ---- */
 
-/* What the other Keras lacks, nothing converts. */
+/* Features that the other Keras lacks cannot be converted. */
 static pg_status look_at_other(looking *l, const pg__graph *g)
 {
     pg_err why = {0};
@@ -368,7 +368,7 @@ static pg_status look_at_other(looking *l, const pg__graph *g)
     return st;
 }
 
-static pg_status tell_of_2(pg__str *out, const looking *l, const char *given, pg_err *err)
+static pg_status describe_2(pg__str *out, const looking *l, const char *given, pg_err *err)
 {
     if (l->lacks.n)
         return pg__str_printf(out, err, "Keras 2 loads it as it is%s; it %s", given, l->lacks.s);
@@ -390,7 +390,7 @@ static pg_status tell_of_2(pg__str *out, const looking *l, const char *given, pg
                                       : "");
 }
 
-static pg_status tell(pg__str *out, const looking *l, const char *given, pg_err *err)
+static pg_status describe(pg__str *out, const looking *l, const char *given, pg_err *err)
 {
     const char *convert = l->lacks.n ? "" : "; pgconvert makes one for Keras 2";
     if (l->lambda)
@@ -403,7 +403,7 @@ static pg_status tell(pg__str *out, const looking *l, const char *given, pg_err 
                               "description, not its weights",
                               given);
     if (l->dialect == 2)
-        return tell_of_2(out, l, given, err);
+        return describe_2(out, l, given, err);
     if (l->training.n)
         return pg__str_printf(out, err, "Keras 3 loads it with compile=False%s, otherwise it %s%s",
                               given, l->training.s, convert);
@@ -444,7 +444,7 @@ pg_status pg__loads_in(pg__str *out, const pg__plan *plan, pg_err *err)
     PG_TRY(pg__str_puts(&given, "", err));
     if (l.own.n)
         PG_TRY(pg__str_printf(&given, err, " (given custom_objects for %s)", l.own.s));
-    PG_TRY(tell(out, &l, given.s, err));
+    PG_TRY(describe(out, &l, given.s, err));
 done:
     pg__graph_free(g);
     pg__str_fini(&given);

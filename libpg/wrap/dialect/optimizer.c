@@ -1,8 +1,8 @@
-/* optimizer.c - the optimizer of a training configuration of Keras 1 or 2 as Keras 3 takes
- * it. There lr is learning_rate, which must have a point as all numbers, decay is a schedule, and
- * what is not a parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam,
- * Adamax and Adadelta step alike; of the older optimizers RMSprop and Adagrad have epsilon in
- * another place, and all of Keras 2's Nadam another schedule. */
+/* optimizer.c - converts the optimizer of a training configuration of Keras 1 or 2 for Keras 3.
+ * There lr is learning_rate, all numbers must have a decimal point, decay is a schedule, and an
+ * unknown parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam, Adamax
+ * and Adadelta step alike; of the older optimizers, RMSprop and Adagrad add epsilon elsewhere, and
+ * every Nadam of Keras 2 has another schedule. */
 #include <string.h>
 #include <strings.h>
 
@@ -11,18 +11,15 @@
 
 typedef struct parameters {
     const char *class_name, *keys[6];
-    const char
-        *otherwise; /* how Keras 3 steps, other than the optimizers of Keras 2.10 and earlier */
+    const char *otherwise; /* how Keras 3 differs from the optimizers of Keras 2.10 and earlier */
 } parameters;
 
 static const parameters known[] = {
     {"SGD", {"momentum", "nesterov"}, NULL},
-    {"RMSprop",
-     {"rho", "momentum", "epsilon", "centered"},
-     "adds epsilon before the root is taken"},
+    {"RMSprop", {"rho", "momentum", "epsilon", "centered"}, "adds epsilon before taking the root"},
     {"Adam", {"beta_1", "beta_2", "epsilon", "amsgrad"}, NULL},
     {"AdamW", {"beta_1", "beta_2", "epsilon", "amsgrad"}, NULL},
-    {"Adagrad", {"initial_accumulator_value", "epsilon"}, "adds epsilon before the root is taken"},
+    {"Adagrad", {"initial_accumulator_value", "epsilon"}, "adds epsilon before taking the root"},
     {"Adadelta", {"rho", "epsilon"}, NULL},
     {"Adamax", {"beta_1", "beta_2", "epsilon"}, NULL},
     {"Nadam", {"beta_1", "beta_2", "epsilon"}, "has another schedule of the momentum"},
@@ -32,13 +29,14 @@ static const parameters known[] = {
      NULL},
 };
 
-/* What all optimizers of Keras 3 take, and what is no parameter there and means nothing. */
+/* Parameters that all optimizers of Keras 3 accept, and keys without meaning that are not
+ * parameters there. */
 static const char *const common[] = {"name",         "weight_decay",           "clipnorm",
                                      "clipvalue",    "global_clipnorm",        "use_ema",
                                      "ema_momentum", "ema_overwrite_frequency"};
 static const char *const idle[] = {"jit_compile", "is_legacy_optimizer"};
 
-/* What keras.optimizers.schedules of Keras 3 has. */
+/* The classes of Keras 3's keras.optimizers.schedules. */
 static const char *const schedules[] = {"CosineDecay",      "CosineDecayRestarts",
                                         "ExponentialDecay", "InverseTimeDecay",
                                         "PolynomialDecay",  "PiecewiseConstantDecay"};
@@ -67,7 +65,7 @@ static const parameters *find(const char *class_name)
     return NULL;
 }
 
-/* A number as it stands, but never a whole one: Keras 3 asks whether it is a float. */
+/* A number as written, but with a decimal point: Keras 3 checks that it is a float. */
 static pg_status add_value(const translating *t, const char *key, pg__json_span v)
 {
     pg_status st = PG_OK;
@@ -87,8 +85,8 @@ static int is_zero(const char *text, pg__json_span v)
     return pg__json_is_null(text, v) || strspn(text + v.off, "-0.") >= v.n;
 }
 
-/* A schedule of the file, without its nulls. *can: 0 if it is not Keras' own:
- * one of somebody's may have the name of one, but never the module. */
+/* A schedule of the file, without its nulls. *can: 0 if it is not Keras' own: a user's schedule may
+ * have the name of one of Keras', but never the module. */
 static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_span v, int *can,
                               pg_err *err)
 {
@@ -104,15 +102,15 @@ static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_sp
            (!module.n || pg__json_is_text(text, module, "keras.optimizers.schedules"));
     if (!*can) {
         PG_TRY(pg__strs_printf(notes, err,
-                               "learning rate dropped from %s, whose default stands there: %s is "
-                               "no schedule of Keras 3",
+                               "learning rate dropped, %s uses its default: %s is not a learning "
+                               "rate schedule of Keras 3",
                                t->of->class_name,
                                name.n ? PG_SHOW(name.s) : "an object without a class"));
         goto done;
     }
     PG_TRY(pg__str_printf(t->out, err, "\"class_name\": \"%s\", \"config\": {", name.s));
     pg__json_walk w = pg__json_walk_of(text, config);
-    for (int some = 0; pg__json_walk_next(&w);) { /* it takes no name that is null */
+    for (int some = 0; pg__json_walk_next(&w);) { /* it does not accept a null name */
         if (pg__json_is_null(text, w.value))
             continue;
         PG_TRY(pg__str_puts(t->out, some ? ", " : "", err));
@@ -125,8 +123,8 @@ done:
     return st;
 }
 
-/* lr / (1 + decay * iterations) is Keras 3's InverseTimeDecay of steps of one update. A schedule
- * that is there is an object, which .keras gives a module. */
+/* lr / (1 + decay * iterations) is Keras 3's InverseTimeDecay of steps of one update. An existing
+ * schedule is an object, to which .keras adds a module. */
 static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -137,7 +135,7 @@ static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_er
                         decay = pg__json_member(text, t->config, "decay"), v = named.n ? named : lr;
     const int decays = decay.n && !is_zero(text, decay) && strcmp(t->of->class_name, "Nadam") != 0;
     const translating number = {text, t->config, t->of, &rate, err};
-    if (!v.n) { /* Keras' own, which is another one in other releases */
+    if (!v.n) { /* Keras' default, which depends on the release */
         if (decays)
             st =
                 pg__strs_printf(notes, err, "decay dropped from %s: there is no lr that it divides",
@@ -171,7 +169,7 @@ done:
     return st;
 }
 
-/* All other parameters; those that Keras 3 does not have are named. */
+/* All other parameters; notes name those that Keras 3 does not have. */
 static pg_status add_config(pg__strs *notes, const translating *t, int *can, pg_err *err)
 {
     static const char *const rates[] = {"lr", "learning_rate", "decay", "schedule_decay"};
@@ -193,7 +191,7 @@ static pg_status add_config(pg__strs *notes, const translating *t, int *can, pg_
             PG_TRY(pg__strs_printf(notes, err, "%s dropped from %s: Keras 3 has no such parameter",
                                    PG_SHOW(key.s), t->of->class_name));
     }
-    *can = n_clips < 2; /* Keras 3 takes one of them */
+    *can = n_clips < 2; /* Keras 3 accepts only one */
     if (*can)
         PG_TRY(add_rate(notes, t, can, err));
     PG_TRY(pg__str_puts(t->out, "}", err));
@@ -233,7 +231,7 @@ pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg
     if (!can)
         goto done;
     if (t.of->otherwise && (!later || strcmp(t.of->class_name, "Nadam") == 0))
-        PG_TRY(pg__strs_printf(notes, err, "%s steps otherwise: Keras 3 %s", t.of->class_name,
+        PG_TRY(pg__strs_printf(notes, err, "%s steps differently: Keras 3 %s", t.of->class_name,
                                t.of->otherwise));
     PG_TRY(pg__str_printf(out, err,
                           "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", \"config\": "

@@ -1,9 +1,9 @@
-/* translate.c - a model's description for the other Keras: edits of the text, so that every
- * number and every name that means the same stays as it was written. Here are classes and modules,
- * translate_keys.c has the members of configs, translate_calls.c the calls.
+/* translate.c - translates a model's description for the other Keras by editing the text, so that
+ * every number and every name with the same meaning stays as written. This file handles classes and
+ * modules, translate_keys.c the members of configs, translate_calls.c the calls.
  *
- * Every class of keras.layers of 2.15 and 3.6 was tried both ways. Layers that the other Keras does
- * not have, or that predict something else there, are listed, all of them. */
+ * Every class of keras.layers of 2.15 and 3.6 was tried both ways. The error lists all layers that
+ * the other Keras does not have, or that predict something else there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +62,8 @@ static const char *const only_2[] = {"AddLoss",
                                      "TensorFlowOpLayer",
                                      "ThresholdedReLU"};
 
-/* Both have them, and they compute something else: Keras 3 rounds before it looks for the bin, and
- * crops the middle where Keras 2 shrinks the image. */
+/* Both have these, but they compute different results: Keras 3 rounds before it finds the bin, and
+ * crops the centre when Keras 2 shrinks the image. */
 static const char *const differ[] = {"Discretization", "RandomCrop"};
 
 /* ---- edits ---- */
@@ -110,7 +110,7 @@ pg_status pg__edit_lack(pg__translating *t, const char *what, const char *why)
 
 /* ---- one object that has a class and a config ---- */
 
-/* Classes that were renamed: old name, new name. */
+/* Renamed classes: old name, new name. */
 static pg_status rename_class(pg__translating *t, pg__json_span at, const char *class_name)
 {
     static const char *const names[][2] = {
@@ -135,7 +135,7 @@ static int is_model(const char *class_name)
            strcmp(class_name, "Sequential") == 0;
 }
 
-/* A layer of an older description has no module. */
+/* Layers of older descriptions have no module. */
 static pg_status add_module(pg__translating *t, pg__json_span entry, const char *class_name,
                             int layer)
 {
@@ -173,7 +173,7 @@ done:
     return st;
 }
 
-/* Sequential models of early releases say the shape of their input in their first layer. */
+/* Sequential models of early releases give the input shape in their first layer. */
 static pg_status add_input(pg__translating *t, pg__json_span config)
 {
     pg_status st = PG_OK;
@@ -214,21 +214,21 @@ static pg_status to_keras_3(pg__translating *t, pg__json_span entry, const char 
     int weightless;
     const pg__json_span module = pg__json_member(t->text, entry, "module"),
                         built = pg__json_member(t->text, entry, "build_config");
-    if (t->same) /* an .h5 leaves modules out; what is not Keras' own stays as it is */
+    if (t->same) /* an .h5 has no modules; objects that are not Keras' own stay as they are */
         return !module.n && (is_model(class_name) || pg__class_known(class_name, &weightless))
                    ? add_module(t, entry, class_name, layer)
                    : PG_OK;
     if (layer && PG_IS_ANY(class_name, only_2))
         PG_TRY(pg__edit_lack(t, class_name, ""));
     if (strcmp(class_name, "SpectralNormalization") == 0)
-        PG_TRY(pg__edit_lack(t, class_name, "its variables are listed in another way"));
+        PG_TRY(pg__edit_lack(t, class_name, "its variables are listed differently"));
     if (pg__json_is_text(t->text, module, "keras.src.engine.functional")) {
         PG_TRY(pg__edit_replace(t, module, "\"keras.src.models.functional\""));
         t->n_classes++;
     } else if (!module.n) {
         PG_TRY(add_module(t, entry, class_name, layer));
     }
-    if (built.n && layer && !is_model(class_name)) /* calling it builds it, whatever it takes */
+    if (built.n && layer && !is_model(class_name)) /* calling it builds it, whatever its inputs */
         PG_TRY(pg__edit_replace(t, built, "null"));
     if (strcmp(class_name, "Sequential") == 0)
         PG_TRY(add_input(t, pg__json_member(t->text, entry, "config")));
@@ -248,7 +248,8 @@ static int holds_layers(const char *text, pg__json_span key)
     return 0;
 }
 
-/* Keras 3 refuses "/" in a layer's name, TensorFlow's name scopes what is not of this set. */
+/* Keras 3 refuses "/" in a layer's name, and TensorFlow's name scopes allow only these characters.
+ */
 static pg_status check_name(pg__translating *t, const char *name)
 {
     static const char allowed[] =
@@ -256,7 +257,8 @@ static pg_status check_name(pg__translating *t, const char *name)
     if (t->to == 3)
         return strchr(name, '/') ? pg__edit_lack(t, name, "a slash in a layer's name") : PG_OK;
     return name[strspn(name, allowed)] || strchr("_\\/>-", name[0])
-               ? pg__edit_lack(t, name, "a layer's name of other than ASCII letters and digits")
+               ? pg__edit_lack(t, name,
+                               "a layer name with other characters than ASCII letters and digits")
                : PG_OK;
 }
 
@@ -296,7 +298,7 @@ done:
 
 typedef struct level {
     pg__json_walk walk;
-    int layers; /* what stands here are layers */
+    int layers; /* its members are layers */
 } level;
 
 static pg_status walk(pg__translating *t, pg__json_span root)
@@ -335,7 +337,7 @@ done:
 
 /* ---- the step ---- */
 
-/* Insertions before what is replaced, each kind in the order in which it was asked for. */
+/* Insertions before replacements, each in the order in which they were added. */
 static int by_offset(const void *a, const void *b)
 {
     const pg__edit *x = a, *y = b;
@@ -346,7 +348,7 @@ static int by_offset(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* Edits inside of what was replaced as a whole count for nothing. */
+/* Ignores edits inside text that was replaced as a whole. */
 static pg_status apply(pg__str *out, pg__translating *t, size_t n)
 {
     pg_status st = PG_OK;
@@ -369,7 +371,7 @@ done:
     return st;
 }
 
-static pg_status tell_lacking(const pg__translating *t, pg_err *err)
+static pg_status refuse_lacking(const pg__translating *t, pg_err *err)
 {
     pg__str list = {0};
     pg_status st = PG_OK;
@@ -390,11 +392,11 @@ pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_
     pg__graph *graph = NULL;
     PG_TRY(walk(&t, (pg__json_span){0, n}));
     if (t.lacking.n) {
-        st = tell_lacking(&t, err);
+        st = refuse_lacking(&t, err);
         goto done;
     }
     PG_TRY(apply(out, &t, n));
-    PG_TRY(pg__graph_parse(&graph, out->s, out->n, err)); /* still one, whatever it said before */
+    PG_TRY(pg__graph_parse(&graph, out->s, out->n, err)); /* it must still be a valid graph */
     *n_classes = t.n_classes;
 done:
     for (size_t i = 0; i < t.n; i++)

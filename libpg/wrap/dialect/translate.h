@@ -1,35 +1,35 @@
-/* translate.h - a model's description for the other Keras: what the parts share. */
+/* translate.h - shared by the files that translate a model's description for the other Keras. */
 #ifndef PG_WRAP_DIALECT_TRANSLATE_H
 #define PG_WRAP_DIALECT_TRANSLATE_H
 
 #include "wrap/dialect/dialect.h"
 
 typedef struct pg__edit {
-    size_t off, n; /* bytes that go */
+    size_t off, n; /* bytes to remove */
     size_t seq;    /* number of the edit */
-    char *text;    /* what stands there instead; owned */
+    char *text;    /* the replacement; owned */
 } pg__edit;
 
 typedef struct pg__translating {
     const char *text;
     int to;   /* 2 or 3 */
-    int same; /* from an older release of the same Keras: only what has another form since then */
+    int same; /* from an older release of the same Keras: only update what has changed since */
     pg__edit *edits;
     size_t n, cap;
-    size_t n_classes; /* module paths among them */
-    pg__strs lacking; /* what the other Keras does not have */
+    size_t n_classes; /* including module paths */
+    pg__strs lacking; /* features that the other Keras does not have */
     pg_err *err;
 } pg__translating;
 
 /* ---- translate.c ---- */
 
-/* Edits may not overlap; of several at one offset the first added stands first. */
+/* Edits must not overlap; several at one offset keep their order. */
 pg_status pg__edit_add(pg__translating *t, size_t off, size_t n, const char *text, size_t n_text);
 pg_status pg__edit_replace(pg__translating *t, pg__json_span s, const char *text);
-/* "key": text as the first member of an object. */
+/* Inserts "key": text as the first member of an object. */
 pg_status pg__edit_insert(pg__translating *t, pg__json_span object, const char *key,
                           const char *text);
-/* "what: why" on the list of what is lacking, once. */
+/* Adds "what: why" to t->lacking, once. */
 pg_status pg__edit_lack(pg__translating *t, const char *what, const char *why);
 
 /* ---- translate_keys.c: members of a layer's config ---- */

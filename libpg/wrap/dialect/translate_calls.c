@@ -1,12 +1,11 @@
-/* translate_calls.c - inbound_nodes of Keras 2 into those of Keras 3, and back.
+/* translate_calls.c - translates inbound_nodes of Keras 2 to Keras 3, and back.
  *
  *     Keras 2   [["x", 0, 0, {"training": false}], ["y", 0, 0, {}]]
  *     Keras 3   {"args": [[T, T]], "kwargs": {"training": false}}, T holding ["x", 0, 0]
  *
- * Where a layer is a model, Keras 2 counts its calls from 1, as building the model was the first;
- * Keras 3 counts from 0, but in output_layers from 1 for functional models. A recurrent layer gets
- * its states as more inputs in Keras 2 and by name in 3; attention its second and third tensor by
- * name in 2. */
+ * Keras 2 numbers the calls of a nested model from 1, since building it was the first; Keras 3 from
+ * 0, but in output_layers from 1 for functional models. A recurrent layer gets its states as more
+ * inputs in Keras 2 and by name in 3; attention its second and third tensor by name in 2. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +14,19 @@
 #include "base/try.h"
 #include "wrap/dialect/translate.h"
 
-/* A layer that is a model. */
+/* A nested model. */
 typedef struct inner {
     char *name; /* owned */
     int sequential;
-    int from_0; /* Keras 2, but some call is counted as 0: it was not built before */
+    int from_0; /* Keras 2, but some call has number 0: it was not built before */
 } inner;
 
 typedef struct calls {
     pg__translating *t;
     inner *v;
     size_t n, cap;
-    const char *class_name; /* of the layer at hand */
-    int ok;                 /* 0: a call that the other Keras has no words for */
+    const char *class_name; /* of the current layer */
+    int ok;                 /* 0: a call that the other Keras cannot express */
     pg__str out;
 } calls;
 
@@ -70,7 +69,7 @@ static inner *find(const calls *c, pg__json_span layer)
     return NULL;
 }
 
-/* Number of a call as the other Keras counts it. end: in output_layers. */
+/* The number of a call in the other Keras. end: in output_layers. */
 static long counted(const calls *c, const reference *r, int end)
 {
     const long k = number(c->t->text, r->call);
@@ -80,7 +79,7 @@ static long counted(const calls *c, const reference *r, int end)
     return c->t->to == 2 ? k + 1 : model->from_0 ? k : k - 1;
 }
 
-/* ["x", 0, 0] as counted by the other Keras, without the closing bracket. */
+/* ["x", 0, 0] with the other Keras' number, without the closing bracket. */
 static pg_status put_reference(const calls *c, pg__str *to, const reference *r)
 {
     pg_status st = PG_OK;
@@ -96,7 +95,7 @@ done:
 
 /* ---- Keras 2 to 3 ---- */
 
-/* Shapes are worked out anew by Keras; only the name of a tensor counts here. */
+/* Keras computes shapes anew; only the name of a tensor matters here. */
 static pg_status put_tensor_3(calls *c, const reference *r)
 {
     pg_status st = PG_OK;
@@ -151,7 +150,7 @@ done:
     return st;
 }
 
-/* One call of Keras 2: references, of which the first has the arguments. */
+/* A call of Keras 2: references, the first of which has the arguments. */
 static pg_status put_call_3(calls *c, pg__json_span call)
 {
     pg_status st = PG_OK;
@@ -191,7 +190,7 @@ done:
 
 /* ---- Keras 3 to 2 ---- */
 
-/* The reference in a tensor object; 0 if it is none. */
+/* The reference in a tensor object; returns 0 if it is not one. */
 static int read_tensor(reference *r, const char *text, pg__json_span s)
 {
     return s.n && text[s.off] == '{' &&
@@ -200,7 +199,7 @@ static int read_tensor(reference *r, const char *text, pg__json_span s)
                r, text, pg__json_member(text, pg__json_member(text, s, "config"), "keras_history"));
 }
 
-/* One tensor with its arguments. */
+/* A tensor with its arguments. */
 static pg_status put_tensor_2(calls *c, pg__json_span tensor, const char *kwargs, size_t *n)
 {
     pg_status st = PG_OK;
@@ -237,7 +236,7 @@ done:
     return st;
 }
 
-/* null, or a list of nothing else: masks that were not given. */
+/* null, or a list of nulls: masks that were not given. */
 static int says_nothing(const char *text, pg__json_span s)
 {
     if (text[s.off] != '[')
@@ -248,8 +247,8 @@ static int says_nothing(const char *text, pg__json_span s)
     return 1;
 }
 
-/* Keras 3 writes down what a call did not say, too. Said in Keras 2 it would hold while training
- * (false), or while predicting (true). */
+/* Keras 3 also writes arguments that the call did not have. In Keras 2 they would then apply during
+ * training (false), or prediction (true). */
 static int is_default_training(const calls *c, pg__json_walk w)
 {
     const int yes = w.value.n == 4;
@@ -259,7 +258,7 @@ static int is_default_training(const calls *c, pg__json_walk w)
                : strcmp(c->class_name, "BatchNormalization") != 0;
 }
 
-/* Arguments by name, as text: "{...}". A recurrent layer's states are left to the caller. */
+/* Arguments by name, as text: "{...}". The caller handles a recurrent layer's states. */
 static pg_status kwargs_2(calls *c, pg__str *to, pg__json_span kwargs, pg__json_span *states)
 {
     pg_status st = PG_OK;
@@ -338,7 +337,7 @@ done:
 
 /* ---- a model ---- */
 
-/* Calls that the other Keras writes already are left alone. */
+/* Leaves alone calls that are in the other Keras' form already. */
 static pg_status translate_nodes(calls *c, pg__json_span nodes, const char *name)
 {
     pg_status st = PG_OK;
@@ -362,7 +361,7 @@ done:
     return st;
 }
 
-/* Notes for each inner model whether some call of it is counted as 0. */
+/* Records for each inner model whether some call of it has number 0. */
 static void note_zeros(calls *c, pg__json_span s, size_t depth)
 {
     reference r;
@@ -371,7 +370,7 @@ static void note_zeros(calls *c, pg__json_span s, size_t depth)
         if (model && number(c->t->text, r.call) == 0)
             model->from_0 = 1;
     }
-    if (depth > 6 || s.n < 2 || !strchr("[{", c->t->text[s.off])) /* as deep as references stand */
+    if (depth > 6 || s.n < 2 || !strchr("[{", c->t->text[s.off])) /* references are no deeper */
         return;
     for (pg__json_walk w = pg__json_walk_of(c->t->text, s); pg__json_walk_next(&w);)
         note_zeros(c, w.value, depth + 1);
@@ -415,7 +414,7 @@ done:
     return st;
 }
 
-/* [["x", 0, 0], ...], or ["x", 0, 0] alone as Keras 3.15 writes one. */
+/* [["x", 0, 0], ...], or a single ["x", 0, 0] as Keras 3.15 writes it. */
 static pg_status translate_ends(calls *c, pg__json_span ends)
 {
     pg_status st = PG_OK;

@@ -1,7 +1,6 @@
-/* translate_keys.c - members of a layer's config that Keras 2.15 and Keras 3 write differently, as
- * a table: both read what they wrote and refuse any member that they do not know. Found by
- * comparing get_config() of every class of the one with the constructor's arguments of the other.
- */
+/* translate_keys.c - a table of the config members that Keras 2.15 and Keras 3 write differently:
+ * each reads only its own form and refuses unknown members. Found by comparing get_config() of
+ * every class of one with the constructor's arguments of the other. */
 #include <fnmatch.h>
 #include <string.h>
 
@@ -10,12 +9,12 @@
 #include "wrap/dialect/translate.h"
 
 typedef enum action {
-    DROP,         /* says nothing about the result */
-    DROP_IF,      /* can go where it has the value that the other Keras has fixed */
-    DROP_OR_KEEP, /* the other one takes it, but need not be told */
+    DROP,         /* does not affect the result */
+    DROP_IF,      /* dropped if it has the fixed value of the other Keras */
+    DROP_OR_KEEP, /* the other one accepts but does not need it */
     RENAME,
-    OTHER,   /* a value that means something else in the other Keras */
-    ADD,     /* where it is missing */
+    OTHER,   /* a value with another meaning in the other Keras */
+    ADD,     /* if it is missing */
     ONE_AXIS /* [3] becomes 3 */
 } action;
 
@@ -55,7 +54,7 @@ static const struct {
     {3, "Identity", "dtype", DROP, NULL},
     {0, "*", "activation", OTHER, "\"hard_sigmoid\""},
     {0, "*", "recurrent_activation", OTHER, "\"hard_sigmoid\""},
-    {0, "GRU", "reset_after", ADD, "false"}, /* what its absence meant */
+    {0, "GRU", "reset_after", ADD, "false"}, /* the meaning of its absence */
     {2, "InputLayer", "batch_shape", RENAME, "\"batch_input_shape\""},
     {2, "InputLayer", "optional", DROP_IF, "false"},
     {2, "MultiHeadAttention", "query_shape", ADD, "null"},
@@ -86,8 +85,8 @@ static int applies(const pg__translating *t, size_t rule, const char *class_name
            fnmatch(rules[rule].classes, class_name, 0) == 0;
 }
 
-/* A member and one comma: the one before it if something of the object stands before it (up to
- * `before`), else the one behind. */
+/* Removes a member and one comma: the one before it if another member precedes it (up to `before`),
+ * else the one after. */
 static pg_status drop(pg__translating *t, pg__json_span key, pg__json_span value, size_t before)
 {
     size_t to = value.off + value.n;
@@ -109,7 +108,7 @@ static pg_status one_axis(pg__translating *t, pg__json_span value, const char *n
     return pg__edit_add(t, value.off, value.n, t->text + axis.off, axis.n);
 }
 
-/* kept_to: end of the member before this one if one before it stays, else 0. */
+/* kept_to: end of the previous member if an earlier one stays, else 0. */
 static pg_status apply(pg__translating *t, size_t rule, const pg__json_walk *w, size_t kept_to,
                        int *dropped, const char *name)
 {
@@ -126,7 +125,7 @@ static pg_status apply(pg__translating *t, size_t rule, const pg__json_walk *w, 
     case RENAME: return pg__edit_replace(t, key, word);
     case ONE_AXIS: return one_axis(t, value, name);
     case OTHER:
-        return equal ? pg__edit_lack(t, name, "hard_sigmoid is another function there") : PG_OK;
+        return equal ? pg__edit_lack(t, name, "hard_sigmoid is a different function there") : PG_OK;
     case DROP:
     case DROP_OR_KEEP:
     case ADD: break;

@@ -1,15 +1,14 @@
-/* rec_prefix.c - PyTorch's wrappers, which show in tensor names only: DataParallel and
+/* rec_prefix.c - PyTorch's wrappers, which show only in tensor names: DataParallel and
  * DistributedDataParallel put "module." before every key, torch.compile "_orig_mod."; FSDP and
- * activation checkpointing wrap modules inside modules, so that their words stand anywhere. They
- * nest in every order (torch/distributed/fsdp/_common_utils.py, clean_tensor_name).
+ * activation checkpointing wrap inner modules, so their words may be anywhere. They nest in any
+ * order (torch/distributed/fsdp/_common_utils.py, clean_tensor_name).
  *
- * Words with an underscore are nobody's child and go wherever they stand. "module" is what people
- * call children, too: it counts only where every name has it at the beginning, behind other words,
- * and is taken once, because "module.module." is more often such a child than a wrapper in a
- * wrapper. Within names it goes where it alone stands between a module and "_orig_mod": that is a
- * compiled model in a DataParallel. Elsewhere the only child of a module may be either, in names
- * and in shapes: such a name is pointed at.
- */
+ * Words with an underscore are never names of children, so they are removed anywhere. "module" is
+ * also a common name of children: it counts only if every name begins with it, perhaps after other
+ * words, and is removed once, because "module.module." is more often such a child than a wrapper in
+ * a wrapper. Within names it is removed if it alone stands between a module and "_orig_mod": that
+ * is a compiled model in a DataParallel. Elsewhere, names and shapes do not show whether the only
+ * child of a module is a wrapper: such a name is reported. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +16,9 @@
 #include "base/mem.h"
 #include "wrap/judge/recogniser.h"
 
-#define MAX_INNER 32u /* "module" within one name that are looked at */
+#define MAX_INNER 32u /* occurrences of "module" in a name that are examined */
 
-enum { ANYWHERE, LEADING, COPY }; /* COPY: at the beginning, with its number behind it */
+enum { ANYWHERE, LEADING, COPY }; /* COPY: at the beginning, followed by its number */
 
 static const struct {
     const char *word;
@@ -55,7 +54,7 @@ const char *pg__word_writer(size_t k)
     return words[k].writer;
 }
 
-/* Which word stands at name, with more behind it; N if none. *n: its bytes with the dot. */
+/* The word at the start of name, if more follows; N if none. *n: its bytes with the dot. */
 static size_t word_at(const char *name, size_t *n)
 {
     const size_t len = strcspn(name, ".");
@@ -79,10 +78,10 @@ size_t pg__word_at(const char *name, size_t *n)
     return word_at(name, n) < N ? word_at(name, n) : PG_NONE;
 }
 
-/* Do all names that have the first n bytes of this one go on with "module."? */
+/* Do all names with the first n bytes of this one continue with "module."? */
 static int is_only_child(const sorted *all, const char *name, size_t n)
 {
-    size_t end[2]; /* of the names before those, and of those */
+    size_t end[2]; /* end of the names before those, and of those */
     for (int k = 0; k < 2; k++) {
         size_t lo = 0, hi = all->n;
         while (lo < hi) {
@@ -98,22 +97,22 @@ static int is_only_child(const sorted *all, const char *name, size_t n)
            strncmp(all->v[end[1] - 1] + n, "module.", 7) == 0;
 }
 
-/* What goes from a name. */
+/* What is removed from a name. */
 typedef struct taken {
     unsigned words;         /* bit k: word k */
     const char *copy;       /* the number of the copy, in the name; or NULL */
-    size_t at_front, later; /* bytes at the beginning; behind something that stays */
+    size_t at_front, later; /* bytes at the beginning; after something that stays */
 } taken;
 
-/* 1 if "module" stands at name, and "_orig_mod" behind it. */
+/* 1 if "module" is at name, followed by "_orig_mod". */
 static int is_before_orig_mod(const char *name, size_t k, size_t n)
 {
     const size_t next = k == 0 ? word_at(name + n, &n) : N;
     return next < N && strcmp(words[next].word, "_orig_mod") == 0;
 }
 
-/* Copies name (out may be NULL) without its words: those that stand anywhere, each of `leading`
- * once at the beginning, and with `within` "module" before "_orig_mod". */
+/* Copies name (out may be NULL) without its words: those of kind ANYWHERE, each of `leading` once
+ * at the beginning and, with `within`, "module" before "_orig_mod". */
 static taken strip(char *out, const char *name, unsigned leading, int within)
 {
     taken t = {0};
@@ -156,7 +155,7 @@ int pg__words_are_copies(const pg__words *w)
     return 0;
 }
 
-/* torch.optim.swa_utils.AveragedModel: the module, and how many were averaged. */
+/* torch.optim.swa_utils.AveragedModel: it has the module, and the number of averaged models. */
 static size_t find_counter(const pg_store *s)
 {
     for (size_t i = 0; i < pg_store_n_weights(s); i++) {
@@ -176,8 +175,8 @@ static unsigned words_that_are(int where)
     return bits;
 }
 
-/* Of the words in `leading` those that every name has at its beginning; copies may stand beside the
- * original, which is called "module". */
+/* The words in `leading` with which every name begins; copies may occur together with the original,
+ * which is called "module". */
 static unsigned shared_by_all(const pg_store *s, unsigned leading, size_t but)
 {
     const unsigned copy = words_that_are(COPY), either = copy | 1u;
@@ -199,8 +198,8 @@ static int same_number(const char *a, const char *b)
     return n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-/* Copies have different numbers, or the original beside them. With one number "replicas" is a list
- * of modules that the user calls so. */
+/* Copies have different numbers, or occur together with the original. With a single number,
+ * "replicas" is a user's list of modules. */
 static int are_several(const pg_store *s, unsigned leading)
 {
     const char *first = NULL;
@@ -224,7 +223,7 @@ static int is_flat(const char *part, size_t n)
     return n > 11 && memcmp(part, "flat_param_", 11) == 0 && isdigit((unsigned char)part[11]);
 }
 
-/* Looks for a part of a name that is a wrapper's, and that is not known. */
+/* Looks for a part of a name that looks like a wrapper's word but is unknown. */
 static void find_odd(pg__words *out, const char *name, size_t i)
 {
     static const char end[] = "wrapped_module";
@@ -269,7 +268,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* 1 if nothing but words stands in the first bytes of name. */
+/* 1 if the first bytes of name are only words. */
 static int is_at_front(const char *name, size_t before)
 {
     size_t n = 0;
@@ -280,15 +279,15 @@ static int is_at_front(const char *name, size_t before)
     return before == 0;
 }
 
-/* "module" within names. */
+/* Kinds of "module" within names. */
 enum {
     COMPILED,
     ONLY_CHILD,
     NOT_COMPILED
-}; /* before "_orig_mod"; an only child; one, but not that */
+}; /* before "_orig_mod"; an only child; an only child, but not before it */
 
-/* The next of them in name; *before: bytes of the name up to it. 0 where none is left. *from: as
- * many bytes were looked at. */
+/* The next of them in name; *before: bytes of the name up to it. Returns 0 if there are no more.
+ * *from: bytes examined so far. */
 static int next_inner(size_t *before, size_t *from, const sorted *all, const char *name, int which)
 {
     size_t n = 0;
@@ -308,7 +307,8 @@ static int next_inner(size_t *before, size_t *from, const sorted *all, const cha
     return 0;
 }
 
-/* What "module" is within names: all before "_orig_mod" must be only children, or none goes. */
+/* Decides about "module" within names: all before "_orig_mod" must be only children, or none is
+ * removed. */
 static void find_inner(pg__words *out, const pg_store *s, const sorted *all)
 {
     size_t before = 0, n_only = 0, n_others = 0;

@@ -200,7 +200,7 @@ static pg_status judge_odd(pg__verdict *v, const pg_store *s, pg_err *err)
             PG_SHOW(name));
     return pg__verdict_set(
         v, PG_V_AMBIGUOUS, err,
-        "\"%s\" in \"%s\" looks like a wrapper's word, and is none that libpg knows", w->odd_part,
+        "\"%s\" in \"%s\" looks like a wrapper's word, but not one that libpg knows", w->odd_part,
         PG_SHOW(name));
 }
 

@@ -1,7 +1,7 @@
-/* in_place.c - a plan carried out in the file of its source: what would be lost, what stays behind
- * out of reach, and the other way where it cannot be.
+/* in_place.c - carries out a plan in the source file itself: what would be lost, what remains out
+ * of reach, and the alternative if it is impossible.
  *
- * How the file is changed is the business of save.c and flip.c. */
+ * save.c and flip.c change the file. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -18,7 +18,7 @@
 #define WORTH_BYTES 4096u
 #define WORTH_SHARE 16u
 
-/* Bytes of the file that nothing leads to; 0 also for what is not worth a word. */
+/* Unreachable bytes of the file; 0 if they are too few to mention. */
 static uint64_t n_unreachable(const pg_store *s)
 {
     const pg__keras_h5 *k = pg__keras_h5_of(s);
@@ -44,7 +44,7 @@ static pg_status tell_unreachable(pg__rewrite *r, pg_err *err)
 /* ---- refusals --------------------------------------------------------------------------------
  */
 
-/* How the new name ends: as the old one, for Keras goes by it. */
+/* The suffix of the new name: that of the old one, since Keras goes by it. */
 static const char *end_of(const char *path)
 {
     static const char *const ends[] = {".weights.h5", ".h5", ".hdf5", ".keras", ".safetensors"};
@@ -82,10 +82,11 @@ static pg_status refuse_both(const pg__rewrite *r, pg_err *err)
     if (!err)
         return PG_E_UNSUPPORTED;
     why = *err;
-    (void)pg_fail(err, PG_E_UNSUPPORTED,
-                  "%s: cannot be changed in place: it is no .h5 of the legacy layout; a new file "
-                  "cannot be written either: %s",
-                  PG_SHOW(r->in), why.msg);
+    (void)pg_fail(
+        err, PG_E_UNSUPPORTED,
+        "%s: cannot be changed in place: it is not an .h5 of the legacy layout; a new file "
+        "cannot be written either: %s",
+        PG_SHOW(r->in), why.msg);
     memcpy(err->hint, why.hint, sizeof err->hint);
     err->action = why.action;
     memcpy(err->detail, why.detail, sizeof err->detail);
@@ -97,7 +98,7 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
     const int answer = st == PG_OK || st == PG_E_NO || st == PG_E_AMBIGUOUS ||
                        st == PG_E_MISMATCH || st == PG_E_UNSUPPORTED;
     if (r->write->in_place && answer && !pg__store_is_legacy(r->s))
-        return st == PG_OK ? refuse(r, "it is no .h5 of the legacy layout", err)
+        return st == PG_OK ? refuse(r, "it is not an .h5 of the legacy layout", err)
                            : refuse_both(r, err);
     if (st == PG_OK)
         return PG_OK;
@@ -117,7 +118,7 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* What stays in the file, out of reach. */
+/* Notes what remains in the file, out of reach. */
 static pg_status tell_leftovers(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -139,8 +140,8 @@ done:
     return st;
 }
 
-/* What nobody asked to drop and would still be put out of reach, though the file is the only copy;
- * NULL: nothing. */
+/* What would be lost without having been requested, although the file may be the only copy; NULL:
+ * nothing. */
 static const char *find_loss(const pg__rewrite *r)
 {
     const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) && !r->plan.model_config;
@@ -159,7 +160,7 @@ static int same_stored(const pg_store *s, pg_text which, const char *text, size_
     return old && text ? n == n_old && memcmp(old, text, n) == 0 : !old && !text;
 }
 
-/* 1 if the plan is to write what is there. */
+/* 1 if the plan changes nothing. */
 static int is_as_it_is(const pg__rewrite *r)
 {
     const pg__plan *p = &r->plan;
@@ -187,11 +188,10 @@ static pg_status tell_surroundings(pg__rewrite *r, pg_err *err)
                              "this file system has no locks: nothing keeps other programs from "
                              "writing to it meanwhile"));
     if (n_behind)
-        PG_TRY(
-            pg__tell_note(r, err,
-                          "what lies behind the end of its data, as after a stopped run, goes: %s "
-                          "byte%s",
-                          PG_NUM(n_behind), n_behind == 1 ? "" : "s"));
+        PG_TRY(pg__tell_note(r, err,
+                             "removes what follows the end of its data, as after a stopped run: %s "
+                             "byte%s",
+                             PG_NUM(n_behind), n_behind == 1 ? "" : "s"));
 done:
     return st;
 }

@@ -22,7 +22,7 @@ pg__shown pg__shape_text(const pg_weight *w)
     return t;
 }
 
-/* One weight with what it is sorted by. */
+/* A weight with its sort keys. */
 typedef struct entry {
     const char *name;
     char *kind; /* the name with every component's final number taken off; owned */
@@ -167,7 +167,7 @@ static pg_status stay_together(const entry *a, const entry *b, size_t n, int *ok
 
 enum { MAX_TOLD = 8 };
 
-/* A weight's name for people: without ":0". */
+/* A weight's name for messages: without ":0". */
 static pg__shown plain(const char *name)
 {
     pg__shown s;

@@ -194,7 +194,7 @@ static pg_status one_to_one(pg__rewrite *r, const pg__model *m, const fit *f, pg
     size_t last = 0;
     for (size_t i = 0; i < m->n_layers; i++) {
         const size_t from = f->align.file_layer[i];
-        if (from == PG_NONE) { /* a layer that is missing must not be listed without its weights */
+        if (from == PG_NONE) { /* a missing layer must not be listed without its weights */
             if (pg__layer_is_listed(m, i) && !has_variables(&f->leaves, i))
                 PG_TRY(pg__plan_add_layer(&r->plan, m->layers[i].name, strlen(m->layers[i].name),
                                           PG_NONE, err));

@@ -88,8 +88,7 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     if (opts.part && !*opts.part)
         return pg_fail(err, PG_E_ARG, "an empty key names no part");
-    if (r->write->in_place) /* lock first, so that the file that is read is the one that will be
-                               changed */
+    if (r->write->in_place) /* lock first, so that the file that is read is the one to be changed */
         st = pg__flip_open(&r->file, r->in, &how, err);
     if (st != PG_OK && err && !(st == PG_E_IO && err->sys == ENOENT))
         pg__in_place_instead(r, err);
@@ -265,7 +264,8 @@ static pg_status list_inputs(pg__io ***out, size_t *n, const pg__rewrite *r, pg_
     return PG_OK;
 }
 
-/* The proof of the caller, and what he wants to know of a file that has not its name yet. */
+/* Calls the caller's proof, and collects what it wants to know about the file before that gets its
+ * name. */
 static pg_status look_at_output(void *user, const char *path, pg_err *err)
 {
     pg__rewrite *r = user;

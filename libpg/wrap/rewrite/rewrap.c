@@ -19,7 +19,7 @@
 
 /* ---- --like, legacy layout ---- */
 
-/* Full to full: the wrapper's config as it stands, if it describes its template as IN does. */
+/* Full to full: uses the wrapper's config unchanged, if it describes its template as IN does. */
 static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__verdict *lv,
                              pg_err *err)
 {
@@ -295,7 +295,7 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
         }
     PG_TRY(pg__tell_note(
         r, err,
-        "assumed: nothing frozen (the file does not tell; a wrapper's, given as like, would)"));
+        "assumed: nothing frozen (the file does not say; a wrapper's, given as like, would)"));
 done:
     return st;
 }
@@ -324,14 +324,14 @@ static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name,
         PG_TRY(flat_by_names(r, err));
     if (is_guess)
         PG_TRY(pg__tell_note(r, err,
-                             "assumed: the model is called \"%s\" (the file does not tell; the "
+                             "assumed: the model is called \"%s\" (the file does not say; the "
                              "option name does)",
                              name));
 done:
     return st;
 }
 
-/* One merge for each output; those of one name are numbered in order. */
+/* One merge for each output; those with the same name are numbered in order. */
 static pg_status merges(pg__rewrite *r, const ends *e, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -356,8 +356,8 @@ done:
     return st;
 }
 
-/* The template, its inputs and the merges are layers of one model: Keras refuses two of one name.
- */
+/* The template, its inputs and the merges are layers of one model: Keras refuses two with the same
+ * name. */
 static pg_status check_name(const pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -422,7 +422,7 @@ static pg_status wrap_like(pg__rewrite *r, pg_store *like, pg_err *err)
             r, err, "by its names %s may be no wrapper; its layers were taken over as they are",
             PG_SHOW(path)));
     else if (v.f.verdict != PG_V_WRAPPER)
-        PG_FAIL(PG_E_MISMATCH, "%s is no file of a wrapper (%s)", PG_SHOW(path), v.f.reason);
+        PG_FAIL(PG_E_MISMATCH, "%s is not a wrapper's file (%s)", PG_SHOW(path), v.f.reason);
     r->rep.replicas = v.f.replicas;
     if (pg__store_is_legacy(r->s) && pg__store_is_legacy(like) && v.layer != PG_NONE)
         st = wrap_like_h5(r, like, &v, err);

@@ -1,5 +1,5 @@
-/* rewrite.h - one run of pgunwrap or pgwrap: the input, what it is, the plan, the report. The parts
- * that make plans share it; unwrap.c and rewrap.c drive it. */
+/* rewrite.h - one run of pgunwrap or pgwrap: the input, its verdict, the plan, the report. Shared
+ * by the files that make plans; driven by unwrap.c and rewrap.c. */
 #ifndef PG_WRAP_REWRITE_REWRITE_H
 #define PG_WRAP_REWRITE_REWRITE_H
 
@@ -9,12 +9,12 @@
 #include "wrap/judge/judge.h"
 
 typedef struct pg__rewrite {
-    const char *in, *out; /* out may be NULL in a dry run, and is in place */
-    const char *like_path; /* file of --like, or NULL: there is none, or it is a text */
-    const char *like_name; /* what messages about it begin with, or NULL */
-    const pg_write_opts *write; /* NULL where a plan is only looked at */
-    pg__flip *file; /* IN, locked, if it is to be changed in place */
-    int may_drop;   /* the caller asked for an output without description or optimizer */
+    const char *in, *out;       /* out may be NULL in a dry run, and is in place */
+    const char *like_path;      /* file of --like, or NULL: there is none, or it is a text */
+    const char *like_name;      /* what messages about it begin with, or NULL */
+    const pg_write_opts *write; /* NULL if a plan is only examined */
+    pg__flip *file;             /* IN, locked, if it is to be changed in place */
+    int may_drop; /* the caller asked for an output without description or optimizer */
     pg_store *s;
     pg__verdict v;
     pg__plan plan;
@@ -26,15 +26,15 @@ typedef struct pg__rewrite {
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
 /* Puts IN before a message that does not begin with the file of --like already. */
 void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
-/* What would help: `what` with IN, in place again where that is possible; like this model (NULL:
- * like one that must be given). */
+/* Sets the hint: `what` with IN, in place again if possible; like this model (NULL: like one that
+ * must be given). */
 void pg__do_again(const pg__rewrite *r, pg_do what, pg_err *err);
 void pg__do_like(const pg__rewrite *r, pg_do what, const char *like, pg_err *err);
 
-/* After planning, whose status is st: names IN in its message. In place, a file of another layout is
- * refused for that, whatever else is wrong. */
+/* After planning, whose status is st: names IN in its message. In place, refuses a file of another
+ * layout for that reason, whatever else is wrong. */
 pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err);
-/* Whether names and options of a call go together. */
+/* Checks that names and options of a call are compatible. */
 pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts *w, pg_err *err);
 /* Writes r->plan, or with dry_run only checks that it could be; completes r->rep. */
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err);
@@ -43,18 +43,18 @@ void pg__rewrite_fini(pg__rewrite *r);
 /* in_place.c: carries out r->plan in IN, or with dry_run only shows that it could be; completes
  * r->rep. f: the format of IN. */
 pg_status pg__in_place_save(pg__rewrite *r, const pg__format *f, pg_err *err);
-/* What would help then: to write a new file instead. */
+/* Sets the hint for that case: write a new file instead. */
 void pg__in_place_instead(const pg__rewrite *r, pg_err *err);
-/* Says in the message of a failure before that, if it is the system's, that nothing changed. */
+/* If the system failed before the change, adds to the message that nothing changed. */
 void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err);
-/* What would help. That this is the way, if OUT is IN and it can be changed in place; that a file which
- * only HDF5's own library reads cannot. */
+/* Sets the hint if OUT is IN: to change it in place, if that is possible; a file that only HDF5's
+ * own library reads cannot be. */
 void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *input, pg_err *err);
 
 /* ---- provenance.c: metadata of safetensors ---- */
 
 /* Appends to the members of an object: "pg.source", the base name of the file that s was read from,
- * "pg.crc32" of it (both absent where s comes from no file), and "pg.tool". */
+ * "pg.crc32" of it (both absent if s does not come from a file), and "pg.tool". */
 pg_status pg__add_provenance(pg__str *out, const pg_store *s, const pg_write_opts *w, pg_err *err);
 /* Appends members of s' own metadata: all but "pg.", or only "format". */
 pg_status pg__keep_metadata(pg__str *out, const pg_store *s, int all, pg_err *err);
@@ -71,9 +71,8 @@ pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err);
 
 /* ---- template.c: legacy layout, the template is known ---- */
 
-/* Plans model m out of store layer `layer`, which holds all its weights in one list. rename: names
- * of weights that had to be placed by order become the model's. PG_E_MISMATCH if they do not fit.
- */
+/* Plans model m from store layer `layer`, which holds all its weights in one list. rename: gives
+ * weights that had to be placed by order the model's names. PG_E_MISMATCH if they do not fit. */
 pg_status pg__plan_template(pg__rewrite *r, size_t layer, const pg__model *m, int dialect,
                             int rename, pg_err *err);
 
@@ -81,11 +80,11 @@ pg_status pg__plan_template(pg__rewrite *r, size_t layer, const pg__model *m, in
 pg_status pg__fits_template(const pg_store *s, size_t layer, const pg__model *m, int dialect,
                             pg_err *err);
 
-/* The list of one store layer as the matcher wants it; released with pg__mem_free(). */
+/* The list of a store layer in the matcher's form; free with pg__mem_free(). */
 pg_status pg__stored_of(pg__stored **out, const pg_store *s, size_t layer, pg_err *err);
 
-/* "model_2/dense_5/kernel:0" for variable var of leaf: "dense/kernel:0". The era's manner is kept.
- */
+/* "model_2/dense_5/kernel:0" for variable var of leaf: "dense/kernel:0". Keeps the style of the
+ * era. */
 pg_status pg__rename_weight(pg__str *out, const char *old, const pg__leaf *leaf, const pg__var *var,
                             pg_err *err);
 
@@ -132,25 +131,26 @@ pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 
-/* unwrap_plain.c: names of PyTorch without such words as leave a name of the bare model's file, the
- * one of --like. */
+/* unwrap_plain.c: PyTorch names without wrappers' words, matched with the names of the bare model's
+ * file (--like). */
 typedef struct pg__plain {
     pg_store *s;
     const char *path;
     size_t *sorted; /* its tensors by name */
     unsigned char *used;
-    unsigned gone; /* bit k: a name lost word k */
+    unsigned gone; /* bit k: word k was removed from a name */
 } pg__plain;
 pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__plain_name(char **out, pg__plain *p, const pg_store *s, size_t i, pg_err *err);
-/* After all names: each of the bare model's was found, and some word is gone. */
+/* Call it after all names: checks that each of the bare model's was found, and some word removed.
+ */
 pg_status pg__plain_check(const pg__plain *p, pg_err *err);
-/* "module, _orig_mod": what went. */
+/* "module, _orig_mod": the removed words. */
 pg_status pg__plain_words(pg__str *out, const pg__plain *p, pg_err *err);
 void pg__plain_fini(pg__plain *p);
 
-/* repair.c: a legacy file that is no wrapper, made to fit a model; also one layer's list into one
- * that is a wrapper. */
+/* repair.c: makes a legacy file that is not a wrapper fit a model; also wraps its layers into one
+ * layer's list. */
 pg_status pg__repair(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts *o, pg_err *err);
 
 /* Where the weights of a plain legacy file belong in a model: per weight of the store a leaf and a
@@ -172,7 +172,7 @@ pg_status pg__template_group(pg__str *out, const pg_store *s, const pg__verdict 
 
 /* The first layer of a model that a file of the path layout does not fill. */
 typedef struct pg__path_misfit {
-    const pg__layer *layer; /* NULL: it is not the number of variables */
+    const pg__layer *layer; /* NULL: the number of variables is not the reason */
     size_t n_expected, n_held;
 } pg__path_misfit;
 
@@ -187,8 +187,8 @@ pg_status pg__fits_paths(const pg_store *s, const char *group, const pg__model *
 /* rewrap_paths.c: IN of the path layout into the groups of the wrapper file `like`. */
 pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict *lv, pg_err *err);
 
-/* The model whose file the user means with --like: a wrapper's description stands for its template
- * where the file at hand is a wrapper's too. Sets *tmpl to the template's entry, or NULL. */
+/* The model whose file the user means with --like: if the input is a wrapper's file too, a
+ * wrapper's description stands for its template. Sets *tmpl to the template's entry, or NULL. */
 pg_status pg__like_template(const pg__layer **tmpl, const pg__graph *like, pg_err *err);
 
 #endif

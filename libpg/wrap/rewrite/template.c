@@ -65,7 +65,7 @@ pg_status pg__rename_weight(pg__str *out, const char *old, const pg__leaf *leaf,
         } else if (var->sub[0] && same_kind(p, n, var->sub)) {
             PG_TRY(pg__str_puts(out, var->sub, err));
         } else if (!said && p == old) {
-            PG_TRY(pg__str_puts(out, layer, err)); /* a name of the user's */
+            PG_TRY(pg__str_puts(out, layer, err)); /* named by the user */
             said = 1;
         } else {
             PG_TRY(pg__str_add(out, p, n, err));

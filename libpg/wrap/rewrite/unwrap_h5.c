@@ -1,5 +1,5 @@
-/* unwrap_h5.c - legacy layout: which model to take out, who says how its layers are ordered, and
- * the texts of a full model.
+/* unwrap_h5.c - legacy layout: which model to take out, what determines the order of its layers,
+ * and the texts of a full model.
  *
  *   config in the file     its nested config decides; a --like that contradicts it does not fit
  *   --like MODEL           the one list of weights must fit the model exactly
@@ -21,7 +21,7 @@ pg_status pg__like_template(const pg__layer **tmpl, const pg__graph *like, pg_er
     pg_status st = pg__store_new(&none, "model", NULL, NULL, err);
     if (st != PG_OK)
         return st;
-    v.graph = (pg__graph *)(uintptr_t)like; /* borrowed: taken out again before the release */
+    v.graph = (pg__graph *)(uintptr_t)like; /* borrowed: removed again before the release */
     st = pg__judge_config(&v, none, err);
     if (st == PG_OK && v.f.verdict == PG_V_WRAPPER)
         *tmpl = v.tmpl;
@@ -50,7 +50,7 @@ static pg_status tell_wrapper(pg__rewrite *r, const char *name, pg_err *err)
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
         PG_TRY(pg__tell_note(r, err, "likely a wrapper: its %s",
-                             r->v.graph ? "slices do not tell which part of the batch they take"
+                             r->v.graph ? "slices do not say which part of the batch they take"
                                         : "merge does not carry the name of a layer inside"));
 done:
     return st;
@@ -260,7 +260,7 @@ done:
 
 /* ---- which ---- */
 
-/* Where several models are inside, one to propose. */
+/* If several models are nested, one to propose. */
 static const char *first_nested(const pg__rewrite *r)
 {
     const pg__model *m = r->v.graph ? r->v.graph->root : NULL;
@@ -330,7 +330,7 @@ static pg_status named(pg__rewrite *r, const pg__graph *like, const pg_unwrap_op
         pg_store_layer(r->s, layer)->n_weights == 0)
         return no_such_template(r, name, err);
     if (r->v.layer !=
-        layer) { /* names tell of the only weighted layer; of another one nothing is known */
+        layer) { /* names identify the only layer with weights; nothing is known of others */
         r->v.layer = layer;
         r->v.f.verdict = PG_V_NESTED;
     }

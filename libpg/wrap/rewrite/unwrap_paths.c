@@ -329,7 +329,7 @@ static pg_status index_of(pg__index *out, const pg__strs *s, pg_err *err)
     return st;
 }
 
-/* A group is named after its class and its position, so two layers of one shape may be exchanged
+/* A group is named after its class and its position, so two layers of equal shape may be exchanged
  * without a trace. The names in the file's own description show it: a name of the given model at
  * another position in the file is refused. */
 static pg_status same_places(const pg__rewrite *r, const char *group, const pg__model *mine,

@@ -56,7 +56,7 @@ pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err)
     const pg_status st = pg_store_open(&p->s, o->like, NULL, err);
     if (st == PG_E_UNKNOWN)
         return pg_fail(err, PG_E_ARG,
-                       "%s is no .pt or .safetensors with the names of the bare model, which a file "
+                       "%s is not a .pt or .safetensors with the names of the bare model, which a file "
                        "without layers needs",
                        PG_SHOW(o->like));
     if (st != PG_OK)
@@ -168,7 +168,7 @@ pg_status pg__plain_name(char **out, pg__plain *p, const pg_store *s, size_t i, 
                 PG_SHOW(w->name), PG_SHOW(pg_store_weight(p->s, unlike)->name), PG_SHOW(p->path));
     if (found == PG_NONE)
         PG_FAIL(PG_E_MISMATCH,
-                "\"%s\" is no name of %s, with or without words of wrappers; nothing written",
+                "\"%s\" is not a name in %s, with or without words of wrappers; nothing written",
                 PG_SHOW(w->name), PG_SHOW(p->path));
     p->used[found] = 1;
     note_gone(p, w->name, gone);

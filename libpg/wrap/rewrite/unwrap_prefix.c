@@ -150,8 +150,7 @@ static pg_status check_copies(const names *l, pg_err *err)
         }
         if (want && run != want)
             return pg_fail(err, PG_E_MISMATCH,
-                           "\"%s\" is there %zu times, other tensors %zu times: no copies of one "
-                           "model; nothing written",
+                           "\"%s\" occurs %zu times, other tensors %zu times: not copies of one model; nothing written",
                            PG_SHOW(l->sorted[i - 1]->name), run, want);
         want = run;
         run = 1;

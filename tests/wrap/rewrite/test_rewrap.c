@@ -137,7 +137,7 @@ static void refuses_what_does_not_fit(void **state)
     const char *like = data(K224 "cnn4-g2/wrapper_weights.h5");
     refuse(PG_E_MISMATCH, "missing: ", data(K224 "cnnbn-g2/template_weights.h5"),
            (pg_wrap_opts){.like = like});
-    refuse(PG_E_MISMATCH, "no file of a wrapper", data(K224 "cnnbn-g2/template_weights.h5"),
+    refuse(PG_E_MISMATCH, "not a wrapper's file", data(K224 "cnnbn-g2/template_weights.h5"),
            (pg_wrap_opts){.like = data(K224 "cnnbn-g2/template_weights.h5")});
     refuse(PG_E_NO, "already", data(K224 "cnnbn-g2/wrapper_weights.h5"),
            (pg_wrap_opts){.n_replicas = 2});

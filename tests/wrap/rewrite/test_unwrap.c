@@ -576,7 +576,7 @@ static void names_tensors_as_the_bare_model_does(void **state)
         free(plain);
     }
     char *other = strdup(data("extra/wrapped/plain.safetensors"));
-    refuse(PG_E_MISMATCH, "is no name of", data("extra/within/inner.pt"),
+    refuse(PG_E_MISMATCH, "is not a name in", data("extra/within/inner.pt"),
            (pg_unwrap_opts){.like = other});
     free(other);
     refuse(PG_E_NO, "the names do not tell", data("extra/within/inner.pt"), (pg_unwrap_opts){0});
