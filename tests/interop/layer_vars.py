@@ -28,7 +28,7 @@ def recipes(L, v3):
         ("SeparableConv2D", (4, 2), {}, IMG), ("BatchNormalization", (), {}, IMG),
         ("BatchNormalization", (), {"scale": False}, SEQ), ("BatchNormalization", (), {"center": False}, SEQ),
         ("BatchNormalization", (), {"trainable": False}, SEQ), ("LayerNormalization", (), {}, SEQ),
-        ("LayerNormalization", (), {"axis": [1, 2]}, SEQ), ("LayerNormalization", (), {"scale": False}, SEQ),
+        ("LayerNormalization", (), {"axis": [1, 2]}, SEQ), ("LayerNormalization", (), {"axis": [-1, -2]}, SEQ), ("LayerNormalization", (), {"scale": False}, SEQ),
         ("GroupNormalization", (5,), {}, SEQ), ("Normalization", (), {}, VEC), ("Normalization", (), {"mean": [0.0] * 5, "variance": [1.0] * 5}, VEC),
         ("UnitNormalization", (), {}, SEQ), ("PReLU", (), {"shared_axes": [1]}, SEQ), ("PReLU", (), {}, IMG),
         ("SimpleRNN", (3,), {}, SEQ), ("LSTM", (3,), {}, SEQ), ("LSTM", (3,), {"use_bias": False}, SEQ), ("GRU", (3,), {}, SEQ),

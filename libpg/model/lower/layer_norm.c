@@ -242,6 +242,29 @@ static uint32_t axes_last(unsigned axes, uint32_t rank, pg__transpose_attrs *to,
     return (uint32_t)__builtin_popcount(axes);
 }
 
+/* A parameter for the n last axes of x. Keras gives it their sizes in the order in which the config
+ * names the axes, and reads its numbers in the order of the input. */
+static pg_status axes_param(pg__lowering *lw, const pg__layer *l, const char *name, pg__val in,
+                            uint32_t n, const pg__dims *x, pg__val *out, pg_err *err)
+{
+    const pg__json *axis = pg__json_get(l->config, "axis");
+    const pg__dims *of = pg__dims_at(lw, in);
+    pg__reshape_attrs sorted = {.to = {.rank = n}};
+    pg__dims given = {.rank = n};
+    pg_status st = PG_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t v = 0;
+        sorted.to.d[i] = given.d[i] = x->d[x->rank - n + i];
+        if (pg__json_len(axis) == n && pg__json_int(pg__json_at(axis, i), &v))
+            given.d[i] = of->d[v < 0 ? v + of->rank : v];
+    }
+    PG_TRY(pg__lower_param(lw, name, n, given.d, out, err));
+    if (memcmp(given.d, sorted.to.d, n * sizeof *given.d) != 0)
+        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_reshape, &sorted, *out, out, err));
+done:
+    return st;
+}
+
 pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                                pg__results *out, pg_err *err)
 {
@@ -266,9 +289,9 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
         if (dims[i] == PG_DIM_ANY)
             PG_FAIL(PG_E_MISMATCH, "input %s: what is normalised needs a known size", PG_SHAPE(&x));
     if (pg__config_bool(l, "scale", 1))
-        PG_TRY(pg__lower_param(lw, "gamma", a.n_axes, dims, &operands[1], err));
+        PG_TRY(axes_param(lw, l, "gamma", in[0], a.n_axes, &x, &operands[1], err));
     if (pg__config_bool(l, "center", 1))
-        PG_TRY(pg__lower_param(lw, "beta", a.n_axes, dims, &operands[2], err));
+        PG_TRY(axes_param(lw, l, "beta", in[0], a.n_axes, &x, &operands[2], err));
     PG_TRY(pg__emit(&lw->to->tape, PG__OP_layer_norm, &a, operands, 3, results, err));
     out->n = 1;
     out->v[0] = results[0];
