@@ -78,7 +78,7 @@ static int is_read(const char *path)
  * archives of other programs have such names, too. */
 static int holds_model(const char *path)
 {
-    static const char *const says[] = {"no model", "without tensors", "no tensors"};
+    static const char *const says[] = {"not a model", "no model", "without tensors", "no tensors"};
     pg_store *s = NULL;
     pg_err why = {0};
     const pg_status st = pg_store_open(&s, path, NULL, &why);
