@@ -56,17 +56,17 @@ typedef struct pg__gauge {
 #define PG_BUS      20  /* characters of a place on the bus, with the end */
 
 /* How to wait for other devices. */
-typedef struct pg__patience {
+typedef struct pg__timeout {
     double seconds;
     int (*ends)(void *of); /* called now and then, by any thread: should the wait end? NULL: no */
     void *of;
-} pg__patience;
+} pg__timeout;
 
 /* A group's place among those of other processes, if all of them form one group. */
 typedef struct pg__group_place {
     unsigned char id[PG_GROUP_ID]; /* group_id() of one of them */
     size_t first, n_all;           /* the rank of its first device; devices in all */
-    pg__patience patience;         /* to begin, and to begin every sum */
+    pg__timeout timeout;           /* to begin, and to begin every sum */
 } pg__group_place;
 
 typedef struct pg__backend {
@@ -169,7 +169,7 @@ typedef struct pg__backend {
         /* Waits for the rank's sums. If another one does not arrive: PG_E_DEVICE, or PG_E_PEER if
          * it may belong to another process. To be called before any other wait for work that joined
          * the sums, because that would have no timeout. */
-        pg_status (*wait)(pg__group *g, size_t rank, const pg__patience *p, pg_err *err);
+        pg_status (*wait)(pg__group *g, size_t rank, const pg__timeout *p, pg_err *err);
         void (*drop)(pg__group *g); /* abandons all sums; there will be no others */
     } group;
     /* On whole buffers, element by element: parameters, gradients, slots. */

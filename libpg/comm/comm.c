@@ -136,7 +136,7 @@ pg_status pg__comm_join(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
         PG_FAIL(PG_E_UNSUPPORTED,
                 "the launcher started %zu processes, %s sees %zu: it is another MPI's launcher",
                 place.size, c->name, c->size);
-    PG_TRY(pg__peers_meet(c, err));
+    PG_TRY(pg__peers_exchange(c, err));
     pg__peers_count(c, &place);
     *out = c;
     c = NULL;

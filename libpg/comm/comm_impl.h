@@ -87,7 +87,7 @@ void pg__tree_add(void *to, const void *more, size_t n, size_t real_bytes);
 /* ---- comm_peers.c ---- */
 
 /* Exchanges between all ranks where they run. */
-pg_status pg__peers_meet(pg__comm *c, pg_err *err);
+pg_status pg__peers_exchange(pg__comm *c, pg_err *err);
 /* This rank's number among those on its machine, from the launcher or from names of hosts. */
 void pg__peers_count(pg__comm *c, const pg__job_place *place);
 /* A rank whose process is gone, or c->size. */

@@ -20,7 +20,7 @@ static int is_alive(int64_t pid)
     return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
 }
 
-pg_status pg__peers_meet(pg__comm *c, pg_err *err)
+pg_status pg__peers_exchange(pg__comm *c, pg_err *err)
 {
     pg__peer mine = {.pid = getpid()};
     pg_status st = PG_OK;

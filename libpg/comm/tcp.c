@@ -39,7 +39,7 @@ static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
     int *fds = pg__mem_array(place.size, sizeof *fds);
     int e = ENOMEM;
     if (job && fds)
-        e = pg__tcp_meet(fds, place.rank, place.size, timeout, said) == 0 ? 0 : NOT_MET;
+        e = pg__tcp_rendezvous(fds, place.rank, place.size, timeout, said) == 0 ? 0 : NOT_MET;
     if (e == 0) {
         *job = (pg__mpi_job){pg__wire_open(fds, place.rank, place.size), place.rank, place.size};
         e = job->wire ? 0 : ENOMEM;

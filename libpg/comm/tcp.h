@@ -5,7 +5,7 @@
  *
  *   tcp.c       the table of comm_mpi.h: which rank sends what to which
  *   tcp_wire.c  messages between two ranks
- *   tcp_meet.c  how they find each other
+ *   tcp_rendezvous.c  how they find each other
  */
 #ifndef PG_COMM_TCP_H
 #define PG_COMM_TCP_H
@@ -15,11 +15,12 @@
 
 #include "comm/comm_mpi.h"
 
-/* ---- tcp_meet.c ---- */
+/* ---- tcp_rendezvous.c ---- */
 
 /* fds: per rank; rank 0 has one for each other rank, the others have one for rank 0; -1: none.
  * Returns 0, or -1 and sets `said`. */
-int pg__tcp_meet(int *fds, size_t rank, size_t n_ranks, double timeout, char said[PG_MPI_MESSAGE]);
+int pg__tcp_rendezvous(int *fds, size_t rank, size_t n_ranks, double timeout,
+                       char said[PG_MPI_MESSAGE]);
 
 /* ---- tcp_wire.c ---- */
 

@@ -86,7 +86,7 @@ static pg_status judge_root(pg__io *io, pg_status st, pg_err *err)
     return st;
 }
 
-pg_status pg__hdf5_tell_unread(pg_store *s, const pg__h5 *h5, pg_err *err)
+pg_status pg__hdf5_note_unread(pg_store *s, const pg__h5 *h5, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str text = {0};

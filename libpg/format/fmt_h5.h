@@ -20,7 +20,7 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
                         pg_err *err);
 
 /* Adds to pg_store_others() the values in a file whose types weights never have. */
-pg_status pg__hdf5_tell_unread(pg_store *s, const pg__h5 *h5, pg_err *err);
+pg_status pg__hdf5_note_unread(pg_store *s, const pg__h5 *h5, pg_err *err);
 
 /* "2 datasets beside the weights (extra, notes/epochs)": n of them, names of the first
  * PG_H5_BESIDE. */

@@ -448,7 +448,7 @@ static pg_status read_all(reading *r)
         PG_TRY(add_listed(r, r->k->optimizer, "optimizer_weights", 1, &n_state));
     if (!r->n_damages)
         PG_TRY(tell_beside(r));
-    PG_TRY(pg__hdf5_tell_unread(r->s, r->k->h5, &r->now));
+    PG_TRY(pg__hdf5_note_unread(r->s, r->k->h5, &r->now));
 done:
     return st;
 }

@@ -117,7 +117,7 @@ static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, 
             goto done;
         }
     }
-    st = pg__shard_faults_tell(&f, names->n, 1, err);
+    st = pg__shard_faults_report(&f, names->n, 1, err);
 done:
     if (folder >= 0)
         close(folder);
@@ -170,7 +170,7 @@ static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__jso
                                        PG_SHOW(v->parts[i].name), PG_SHOW(it.key)));
         }
     }
-    st = pg__shard_faults_tell(&f, v->n_parts, 1, err);
+    st = pg__shard_faults_report(&f, v->n_parts, 1, err);
 done:
     pg__shard_faults_fini(&f);
     pg__mem_free(told);

@@ -409,7 +409,7 @@ pg_status pg__v3_store(pg_store **out, const char *format, pg__v3 *v, const pg_o
     PG_TRY(add_owners(&r, 1, err));
     PG_TRY(add_strays(&r, err));
     for (size_t i = 0; i < v->n_parts; i++)
-        PG_TRY(pg__hdf5_tell_unread(r.store, v->parts[i].h5, err));
+        PG_TRY(pg__hdf5_note_unread(r.store, v->parts[i].h5, err));
     pg__store_own(r.store, &store_io, v);
     *out = r.store;
     r.store = NULL;

@@ -156,7 +156,7 @@ static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
     PG_TRY(pg__io_folder_of(&folder, path, path, err));
     for (size_t i = 0; i < shards->n; i++)
         PG_TRY(open_shard(&p->v[i], &f, shards->v[i], folder, opts, err));
-    st = pg__shard_faults_tell(&f, shards->n, 1, err);
+    st = pg__shard_faults_report(&f, shards->n, 1, err);
 done:
     if (folder >= 0)
         close(folder);
@@ -221,7 +221,7 @@ static pg_status add_parts(pg_store *out, const parts *p, const pg__strs *shards
         p->first[i] = pg_store_n_weights(out);
         PG_TRY(add_part(out, p->v[i], shards->v[i], map, n_map, &f, err));
     }
-    PG_TRY(pg__shard_faults_tell(&f, p->n, 1, err));
+    PG_TRY(pg__shard_faults_report(&f, p->n, 1, err));
     const char *text = p->n ? pg_store_text(p->v[0], PG_TEXT_METADATA, &n) : NULL;
     const char *writer = p->n ? pg_store_writer(p->v[0]) : NULL;
     if (text)

@@ -60,18 +60,18 @@ typedef struct pg__pt_parts {
 } pg__pt_parts;
 
 /* A number beside the model, and where in `others` its value is inserted. */
-typedef struct pg__pt_told {
+typedef struct pg__pt_aside {
     size_t at;
     pg__pt_tensor t;
-} pg__pt_told;
+} pg__pt_aside;
 
 typedef struct pg__pt_tree {
     pg__str names; /* each with its NUL */
     pg__pt_tensor *list;
     size_t n, cap;
-    pg__str others;    /* what else the file holds: "optimizer (14 tensors), epoch 3" */
-    pg__pt_told *told; /* in the order of their places */
-    size_t n_told, cap_told;
+    pg__str others;        /* what else the file holds: "optimizer (14 tensors), epoch 3" */
+    pg__pt_aside *numbers; /* in the order of their places */
+    size_t n_numbers, cap_numbers;
     pg__pt_parts parts;
 } pg__pt_tree;
 

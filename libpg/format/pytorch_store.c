@@ -109,8 +109,8 @@ static pg_status insert_numbers(pg__pt_source *f, pg__pt_locator *locate, const 
     pg__str text = {0};
     size_t from = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_told; i++) {
-        const pg__pt_told *x = &t->told[i];
+    for (size_t i = 0; i < t->n_numbers; i++) {
+        const pg__pt_aside *x = &t->numbers[i];
         unsigned char bytes[8] = {0};
         uint64_t where = 0;
         double v = 0;

@@ -27,7 +27,7 @@ void pg__pt_tree_fini(pg__pt_tree *t)
     pg__str_fini(&t->parts.texts);
     pg__mem_free(t->parts.v);
     pg__mem_free(t->list);
-    pg__mem_free(t->told);
+    pg__mem_free(t->numbers);
     *t = (pg__pt_tree){0};
 }
 
@@ -152,14 +152,14 @@ done:
 static pg_status note_number(walker *w, const pg__pk_value *v, int *done_so)
 {
     pg__pt_tree *t = w->out;
-    pg__pt_told x = {.at = t->others.n};
+    pg__pt_aside x = {.at = t->others.n};
     *done_so = pg__pt_is_tensor(w->w.p, v) && pg__pt_read_tensor(&x.t, w->w.p, v, NULL) == PG_OK &&
                pg__pt_is_number(&x.t);
     if (!*done_so)
         return PG_OK;
-    if (pg__mem_grow(&t->told, &t->cap_told, t->n_told + 1, sizeof *t->told))
+    if (pg__mem_grow(&t->numbers, &t->cap_numbers, t->n_numbers + 1, sizeof *t->numbers))
         return pg__nomem(w->w.err);
-    t->told[t->n_told++] = x;
+    t->numbers[t->n_numbers++] = x;
     return PG_OK;
 }
 

@@ -276,7 +276,8 @@ done:
     return st;
 }
 
-pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details, pg_err *err)
+pg_status pg__shard_faults_report(const pg__shard_faults *f, size_t n_files, int details,
+                                  pg_err *err)
 {
     char text[96];
     if (f->missing.n == 0 && f->damaged.n == 0)
@@ -344,8 +345,8 @@ pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const 
     PG_TRY(look_at_all(s, faults ? faults : &own, err));
     if (faults && faults->missing.n + faults->damaged.n)
         PG_TRY(look_at_data(s, faults, err));
-    PG_TRY(
-        pg__shard_faults_tell(faults ? faults : &own, pg__shards_n_files(s), faults == NULL, err));
+    PG_TRY(pg__shard_faults_report(faults ? faults : &own, pg__shards_n_files(s), faults == NULL,
+                                   err));
     *out = s;
     s = NULL;
 done:
@@ -489,7 +490,7 @@ pg_status pg__shards_prove(pg__shards *s, const volatile int *cancel, pg_err *er
     pg_status st = pg__shards_check_files(s, cancel, err);
     const pg__shard_faults faults = {.damaged = s->damages};
     if (st == PG_OK)
-        st = pg__shard_faults_tell(&faults, pg__shards_n_files(s), 1, err);
+        st = pg__shard_faults_report(&faults, pg__shards_n_files(s), 1, err);
     if (st != PG_OK && st != PG_E_CANCELLED)
         pg_err_prefix(err, PG_SHOW(s->path));
     return st;

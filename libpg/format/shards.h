@@ -18,8 +18,8 @@ void pg__shard_faults_fini(pg__shard_faults *f);
 
 /* PG_OK if there are none, else PG_E_FORMAT and all of them in one error: how many of n_files and,
  * with `details`, which. */
-pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details,
-                                pg_err *err);
+pg_status pg__shard_faults_report(const pg__shard_faults *f, size_t n_files, int details,
+                                  pg_err *err);
 
 /* Reads the manifest io, whose path is `path`, and checks every file that it names (existence,
  * header, size; not the data). only: glob; tensors that do not match are ignored; may be NULL.

@@ -63,8 +63,8 @@ static void read_part(const pg__pickle *p, const char *part)
     pg__pt_tree t = {0};
     if (pg__pt_tree_read(&t, p, part, &err) == PG_OK) {
         check_tree(&t);
-        for (size_t i = 0; i < t.n_told; i++)
-            require(t.told[i].at <= t.others.n);
+        for (size_t i = 0; i < t.n_numbers; i++)
+            require(t.numbers[i].at <= t.others.n);
     } else {
         require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
     }

@@ -157,7 +157,7 @@ static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
     }
     tell_buckets(t, p);
 done:
-    st = pg__told(t, st, err);
+    st = pg__with_message(t, st, err);
     close_room(t, &r);
     return st;
 }

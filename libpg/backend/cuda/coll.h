@@ -26,7 +26,7 @@ pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err
 pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_t root,
                              pg_err *err);
 /* Waits for the rank's stream. */
-pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err);
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__timeout *p, pg_err *err);
 
 /* Abandons everything queued, on all ranks, so that no stream waits for another any more; later
  * sums fail. No rank's thread may be in a call. */

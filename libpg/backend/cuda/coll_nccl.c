@@ -32,7 +32,7 @@ struct pg__coll {
     FUNCTIONS(X)
 #undef X
     size_t n, first, n_all; /* ranks here; the first of them among those of all processes */
-    pg__patience patience;
+    pg__timeout timeout;
     member *of; /* by rank */
 };
 
@@ -83,7 +83,7 @@ static pg_status failed(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
 }
 
 /* Is it time to give up? The rank that did not arrive may belong to another process. */
-static pg_status look_at_clock(pg__coll *c, member *m, const pg__patience *p, double begun,
+static pg_status look_at_clock(pg__coll *c, member *m, const pg__timeout *p, double begun,
                                pg_err *err)
 {
     const double so_far = seconds() - begun;
@@ -106,7 +106,7 @@ static pg_status settle(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
             r = asked;
         if (r != ncclInProgress)
             break;
-        const pg_status st = look_at_clock(c, m, &c->patience, begun, err);
+        const pg_status st = look_at_clock(c, m, &c->timeout, begun, err);
         if (st != PG_OK)
             return st;
         nap();
@@ -175,7 +175,7 @@ pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
     c->n = n;
     c->first = among ? among->first : 0;
     c->n_all = among ? among->n_all : n;
-    c->patience = among ? among->patience : (pg__patience){.seconds = SETUP_SECONDS};
+    c->timeout = among ? among->timeout : (pg__timeout){.seconds = SETUP_SECONDS};
     c->of = pg__mem_array(n, sizeof *c->of);
     if (!c->of)
         PG_TRY(pg__nomem(err));
@@ -236,7 +236,7 @@ done:
     return st;
 }
 
-pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err)
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__timeout *p, pg_err *err)
 {
     member *m = &c->of[rank];
     const double begun = seconds();

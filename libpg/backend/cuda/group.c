@@ -86,7 +86,7 @@ pg_status pg__group_join(pg__group *g, size_t rank, pg__dev *d)
     return st == PG_OK ? pg__rt_wait(d->rt, m->is_sum, &d->failure) : st;
 }
 
-pg_status pg__group_wait(pg__group *g, size_t rank, const pg__patience *p, pg_err *err)
+pg_status pg__group_wait(pg__group *g, size_t rank, const pg__timeout *p, pg_err *err)
 {
     return pg__coll_check(g->coll, rank, p, err);
 }

@@ -10,7 +10,7 @@ pg_status pg__group_new(pg__group **out, pg__dev *const *devs, size_t n,
 void pg__group_free(pg__group *g);
 pg_status pg__group_sum(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
 pg_status pg__group_join(pg__group *g, size_t rank, pg__dev *d);
-pg_status pg__group_wait(pg__group *g, size_t rank, const pg__patience *p, pg_err *err);
+pg_status pg__group_wait(pg__group *g, size_t rank, const pg__timeout *p, pg_err *err);
 void pg__group_drop(pg__group *g);
 
 #endif

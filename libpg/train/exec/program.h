@@ -124,7 +124,7 @@ size_t pg__program_settled(const pg__program *p, size_t i);
  * others are there. The threads of a lane call it concurrently, with frames that differ in their
  * scratch; done: per device, 0 at first. Not for programs in which lanes meet. */
 pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
-                               pg__thread_pool *team, pg__count *done);
+                               pg__thread_pool *threads, pg__count *done);
 uint32_t pg__program_n_devices(const pg__program *p);
 
 /* What a lane brings to a meeting and takes from it: see op_meet.c. */

@@ -215,7 +215,7 @@ size_t pg__program_settled(const pg__program *p, size_t i)
 
 /* After a failure lets the others continue: the step fails anyway. */
 pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
-                               pg__thread_pool *team, pg__count *done)
+                               pg__thread_pool *threads, pg__count *done)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < p->n_calls && st == PG_OK; i++) {
@@ -224,12 +224,12 @@ pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_
             continue;
         for (uint32_t d = 0; d < p->n_devices; d++)
             if (c->after[d] > 0)
-                pg__thread_pool_await(team, &done[d], c->after[d]);
+                pg__thread_pool_await(threads, &done[d], c->after[d]);
         st = run_call(p, f, c);
         if (c->awaited)
-            pg__thread_pool_raise(team, &done[device], i + 1);
+            pg__thread_pool_raise(threads, &done[device], i + 1);
     }
-    pg__thread_pool_raise(team, &done[device], p->n_calls + 1);
+    pg__thread_pool_raise(threads, &done[device], p->n_calls + 1);
     return st;
 }
 

@@ -11,7 +11,7 @@
 #include "base/try.h"
 
 typedef struct worker {
-    pg__thread_pool *team;
+    pg__thread_pool *pool;
     size_t index;
     pthread_t thread;
     int started;
@@ -91,7 +91,7 @@ void pg__thread_pool_barrier(pg__thread_pool *t)
 static void *serve(void *p)
 {
     worker *w = p;
-    pg__thread_pool *t = w->team;
+    pg__thread_pool *t = w->pool;
     for (size_t round = 1;; round++) {
         pg__thread_pool_await(t, &t->round, round);
         if (t->leave)
@@ -130,7 +130,7 @@ pg_status pg__thread_pool_new(pg__thread_pool **out, size_t n, pg_err *err)
     if (!t->workers)
         PG_TRY(pg__nomem(err));
     for (size_t i = 1; i < n; i++) {
-        t->workers[i] = (worker){.team = t, .index = i};
+        t->workers[i] = (worker){.pool = t, .index = i};
         PG_TRY(start(&t->workers[i], err));
     }
     *out = t;

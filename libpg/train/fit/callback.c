@@ -211,7 +211,7 @@ pg_status pg__fit_changes(pg__fit *f, pg_err *err)
 {
     pg__snapshot_drop(f->snapshot);
     f->snapshot = NULL;
-    return pg__opt_shard_meet(f->t, err); /* rank 0 may read the slots of the others */
+    return pg__opt_shard_serve(f->t, err); /* rank 0 may read the slots of the others */
 }
 
 pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *monitor,
@@ -256,8 +256,8 @@ pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err)
     return PG_OK;
 }
 
-pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,
-                       const char *fmt, ...)
+pg_status pg__fit_event(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,
+                        const char *fmt, ...)
 {
     char text[1024];
     const pg_event e = {kind, f->epoch, file, text};

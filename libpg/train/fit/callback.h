@@ -109,7 +109,7 @@ pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_er
 pg_status pg__fit_changes(pg__fit *f, pg_err *err);
 
 /* Reports an event to the program: the text is one line, file may be NULL. */
-pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,
-                       const char *fmt, ...) PG_PRINTF(5, 6);
+pg_status pg__fit_event(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,
+                        const char *fmt, ...) PG_PRINTF(5, 6);
 
 #endif

@@ -173,8 +173,8 @@ static pg_status resume(csv *c, pg__fit *f, pg_err *err)
             *err = why;
         return st;
     }
-    PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, c->filename, err,
-                        "CSVLogger: %s; continuing in a new file", why.msg));
+    PG_TRY(pg__fit_event(f, PG_EVENT_WARNING, c->filename, err,
+                         "CSVLogger: %s; continuing in a new file", why.msg));
     PG_TRY(begin(c, err));
 done:
     return st;
@@ -226,8 +226,8 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
     PG_TRY(put_row(c, f, logs, err));
     c->fails = flush(c, &why) != PG_OK;
     if (c->fails && !failed)
-        st = pg__fit_tell(f, PG_EVENT_WARNING, c->filename, err,
-                          "CSVLogger: %s; will retry at the end of the next epoch", why.msg);
+        st = pg__fit_event(f, PG_EVENT_WARNING, c->filename, err,
+                           "CSVLogger: %s; will retry at the end of the next epoch", why.msg);
 done:
     return st;
 }

@@ -93,9 +93,9 @@ static pg_status stop(stopper *e, pg__fit *f, pg_err *err)
 {
     f->stops = 1;
     e->stopped = 1;
-    return pg__fit_tell(f, PG_EVENT_STOP, NULL, err,
-                        "early stop (%zu epoch%s without improvement); best epoch %zu%s", e->wait,
-                        e->wait == 1 ? "" : "s", e->best_epoch + 1, e->weights ? " restored" : "");
+    return pg__fit_event(f, PG_EVENT_STOP, NULL, err,
+                         "early stop (%zu epoch%s without improvement); best epoch %zu%s", e->wait,
+                         e->wait == 1 ? "" : "s", e->best_epoch + 1, e->weights ? " restored" : "");
 }
 
 static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *err)
@@ -133,8 +133,8 @@ static pg_status train_end(void *self, pg__fit *f, pg_err *err)
         return PG_OK;
     PG_TRY(restore(e, f, err));
     if (!e->stopped)
-        st = pg__fit_tell(f, PG_EVENT_NOTE, NULL, err, "EarlyStopping: best epoch %zu restored",
-                          best + 1);
+        st = pg__fit_event(f, PG_EVENT_NOTE, NULL, err, "EarlyStopping: best epoch %zu restored",
+                           best + 1);
 done:
     return st;
 }

@@ -215,7 +215,7 @@ static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__fit_set_rate(f, rate, err));
     if (s->verbose)
-        st = pg__fit_tell(f, PG_EVENT_RATE, NULL, err, "learning rate %s", PG_REAL32(rate));
+        st = pg__fit_event(f, PG_EVENT_RATE, NULL, err, "learning rate %s", PG_REAL32(rate));
 done:
     return st;
 }

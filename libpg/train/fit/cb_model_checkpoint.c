@@ -93,19 +93,19 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(make_folder(c, err));
     if (goes_on_nowhere(c, f) && !f->resumed)
-        PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
-                            "ModelCheckpoint: Keras 3 loads a full .h5 and predicts with it, but "
-                            "its fit() cannot resume from one; from .keras it can"));
+        PG_TRY(pg__fit_event(f, PG_EVENT_NOTE, NULL, err,
+                             "ModelCheckpoint: Keras 3 loads a full .h5 and predicts with it, but "
+                             "its fit() cannot resume from one; from .keras it can"));
     if (f->resumed)
         PG_TRY(settle_pending(c, err));
     if (c->has_monitor)
         PG_TRY(pg__monitor_note(
             &(pg__monitor){"ModelCheckpoint", c->monitor, c->wants_max, c->is_guessed}, f, err));
     if (c->has_monitor && c->keep == 1 && !c->best_only)
-        PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
-                            "ModelCheckpoint: keep=1 leaves only the best one, by %s; with keep=2 "
-                            "the last one stays too",
-                            PG_SHOW(c->monitor)));
+        PG_TRY(pg__fit_event(f, PG_EVENT_NOTE, NULL, err,
+                             "ModelCheckpoint: keep=1 leaves only the best one, by %s; with keep=2 "
+                             "the last one stays too",
+                             PG_SHOW(c->monitor)));
 done:
     return st;
 }
@@ -125,7 +125,7 @@ static pg_status report_others(checkpoint *c, pg__fit *f, const pg__strs *failur
         if (pg__strs_find(&c->told, failures->v[i]) != (size_t)-1)
             continue;
         PG_TRY(pg__strs_add(&c->told, failures->v[i], strlen(failures->v[i]), err));
-        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "%s", failures->v[i]));
+        PG_TRY(pg__fit_event(f, PG_EVENT_WARNING, NULL, err, "%s", failures->v[i]));
     }
 done:
     return st;
@@ -140,14 +140,14 @@ static pg_status take_in(const task *k, pg_err *err)
     for (size_t i = 0; i < file->surplus.n; i++)
         pg__kept_remove(&c->files, file->surplus.v[i]);
     if (file->folder_was_gone)
-        PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, file->saved.path, err,
-                            "%s: its folder had disappeared and was recreated",
-                            PG_SHOW(file->name)));
-    PG_TRY(pg__fit_tell(k->f, PG_EVENT_CHECKPOINT, file->saved.path, err, "%s",
-                        file->is_best ? "the best so far" : ""));
+        PG_TRY(pg__fit_event(k->f, PG_EVENT_WARNING, file->saved.path, err,
+                             "%s: its folder had disappeared and was recreated",
+                             PG_SHOW(file->name)));
+    PG_TRY(pg__fit_event(k->f, PG_EVENT_CHECKPOINT, file->saved.path, err, "%s",
+                         file->is_best ? "the best so far" : ""));
     for (size_t i = 0; i < file->saved.notes.n; i++)
-        PG_TRY(
-            pg__fit_tell(k->f, PG_EVENT_NOTE, file->saved.path, err, "%s", file->saved.notes.v[i]));
+        PG_TRY(pg__fit_event(k->f, PG_EVENT_NOTE, file->saved.path, err, "%s",
+                             file->saved.notes.v[i]));
     PG_TRY(report_others(c, k->f, &file->told, err));
 done:
     return st;
@@ -160,8 +160,8 @@ static pg_status report_failure(const task *k, const pg_err *why, pg_err *err)
     const char *stays = old ? old->path : NULL;
     pg_status st = PG_OK;
     c->best = c->best_before;
-    PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, k->file->name, err, "not saved: %s%s", why->msg,
-                        stays ? "; the previous file stays" : ""));
+    PG_TRY(pg__fit_event(k->f, PG_EVENT_WARNING, k->file->name, err, "not saved: %s%s", why->msg,
+                         stays ? "; the previous file stays" : ""));
     PG_TRY(pg__kept_add(&c->files, k->file->name, stays, why->msg, old && old->is_best, err));
 done:
     return st;
@@ -276,14 +276,14 @@ static pg_status print_progress(const checkpoint *c, pg__fit *f, const char *nam
     if (c->verbose == 0)
         return PG_OK;
     if (!c->best_only)
-        return pg__fit_tell(f, PG_EVENT_NOTE, name, err, "Epoch %zu: saving model to %s",
-                            f->epoch + 1, PG_SHOW(name));
+        return pg__fit_event(f, PG_EVENT_NOTE, name, err, "Epoch %zu: saving model to %s",
+                             f->epoch + 1, PG_SHOW(name));
     if (!is_best)
-        return pg__fit_tell(f, PG_EVENT_NOTE, NULL, err, "Epoch %zu: %s did not improve from %.5f",
-                            f->epoch + 1, c->monitor, c->best);
-    return pg__fit_tell(f, PG_EVENT_NOTE, name, err,
-                        "Epoch %zu: %s improved from %.5f to %.5f, saving model to %s",
-                        f->epoch + 1, c->monitor, c->best, value, PG_SHOW(name));
+        return pg__fit_event(f, PG_EVENT_NOTE, NULL, err, "Epoch %zu: %s did not improve from %.5f",
+                             f->epoch + 1, c->monitor, c->best);
+    return pg__fit_event(f, PG_EVENT_NOTE, name, err,
+                         "Epoch %zu: %s improved from %.5f to %.5f, saving model to %s",
+                         f->epoch + 1, c->monitor, c->best, value, PG_SHOW(name));
 }
 
 static pg_status warn_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_err *err)
@@ -291,9 +291,9 @@ static pg_status warn_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_
     if (c->told_of_skipping)
         return PG_OK;
     c->told_of_skipping = 1;
-    return pg__fit_tell(f, PG_EVENT_WARNING, NULL, err,
-                        "nothing is saved after epochs without %s, which the file name contains",
-                        absent);
+    return pg__fit_event(f, PG_EVENT_WARNING, NULL, err,
+                         "nothing is saved after epochs without %s, which the file name contains",
+                         absent);
 }
 
 /* With keep=1 only the best one stays: any other would be removed at once. */

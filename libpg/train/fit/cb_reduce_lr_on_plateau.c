@@ -62,9 +62,9 @@ static pg_status reduce(plateau *p, pg__fit *f, pg_err *err)
         return PG_OK;
     rate = rate > p->min_lr ? rate : p->min_lr;
     PG_TRY(pg__fit_set_rate(f, rate, err));
-    st = pg__fit_tell(f, PG_EVENT_RATE, NULL, err,
-                      "%s did not improve for %zu epoch%s; learning rate %s → %s", p->monitor.name,
-                      p->wait, p->wait == 1 ? "" : "s", PG_REAL32(old), PG_REAL32(rate));
+    st = pg__fit_event(f, PG_EVENT_RATE, NULL, err,
+                       "%s did not improve for %zu epoch%s; learning rate %s → %s", p->monitor.name,
+                       p->wait, p->wait == 1 ? "" : "s", PG_REAL32(old), PG_REAL32(rate));
     p->cooling = p->cooldown;
     p->wait = 0;
 done:

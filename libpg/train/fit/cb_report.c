@@ -114,8 +114,8 @@ static pg_status give(report *r, pg__fit *f, int sync, pg_err *err)
     r->failed = write_page(r, f, sync, &r->why) != PG_OK;
     if (!r->failed || again)
         return PG_OK;
-    return pg__fit_tell(f, PG_EVENT_WARNING, r->path, err,
-                        "Report: %s; will retry after the next epoch", r->why.msg);
+    return pg__fit_event(f, PG_EVENT_WARNING, r->path, err,
+                         "Report: %s; will retry after the next epoch", r->why.msg);
 }
 
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)

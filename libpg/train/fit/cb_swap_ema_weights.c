@@ -106,9 +106,9 @@ static pg_status train_end(void *self, pg__fit *f, pg_err *err)
     w->has_ended = 1;
     if (!w->is_swapped || w->is_final)
         return PG_OK;
-    return pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
-                        "SwapEMAWeights: stopped before the last epoch; with swap_on_epoch the "
-                        "weights come back then, as in Keras, not their averages");
+    return pg__fit_event(f, PG_EVENT_NOTE, NULL, err,
+                         "SwapEMAWeights: stopped before the last epoch; with swap_on_epoch the "
+                         "weights come back then, as in Keras, not their averages");
 }
 
 static void keep(void *self, pg__fit *f, pg__archive *a)

@@ -190,11 +190,12 @@ static pg_status give(board *b, log *l, pg__fit *f, pg_err *err)
     if (l->fails && failed) /* reported already */
         return PG_OK;
     if (l->fails)
-        return pg__fit_tell(f, PG_EVENT_WARNING, l->file.path, err,
-                            "TensorBoard: %s; will retry at the end of the next epoch", l->why.msg);
+        return pg__fit_event(f, PG_EVENT_WARNING, l->file.path, err,
+                             "TensorBoard: %s; will retry at the end of the next epoch",
+                             l->why.msg);
     if (renewed)
-        return pg__fit_tell(f, PG_EVENT_WARNING, l->file.path, err,
-                            "TensorBoard: the event file was removed; continuing in a new one");
+        return pg__fit_event(f, PG_EVENT_WARNING, l->file.path, err,
+                             "TensorBoard: the event file was removed; continuing in a new one");
     return PG_OK;
 }
 
@@ -253,8 +254,8 @@ static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
         if (st == PG_OK)
             return PG_OK;
         if (why.sys == ENOENT)
-            st = pg__fit_tell(f, PG_EVENT_WARNING, NULL, err,
-                              "TensorBoard: %s; continuing in a new file", why.msg);
+            st = pg__fit_event(f, PG_EVENT_WARNING, NULL, err,
+                               "TensorBoard: %s; continuing in a new file", why.msg);
         else if (err)
             *err = why;
     }
@@ -274,8 +275,8 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     board *b = self;
     pg_status st = PG_OK;
     if (b->ignored.n)
-        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "TensorBoard: not supported: %s",
-                            b->ignored.s));
+        PG_TRY(pg__fit_event(f, PG_EVENT_WARNING, NULL, err, "TensorBoard: not supported: %s",
+                             b->ignored.s));
     PG_TRY(resume(b, &b->train, f, err));
     PG_TRY(resume(b, &b->validation, f, err));
     if (!b->train.file.path) {

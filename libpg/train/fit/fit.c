@@ -111,7 +111,7 @@ static pg_status meet_writer(run *r, pg_status st, pg_err *err)
     pg_err unheard = {0};
     if ((st != PG_OK && st != PG_E_CANCELLED) || !r->meets_writer)
         return st;
-    const pg_status met = pg__opt_shard_meet(r->t, st == PG_OK ? err : &unheard);
+    const pg_status met = pg__opt_shard_serve(r->t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }
 
@@ -121,7 +121,7 @@ static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     r->next = pg__point_after(turn);
     PG_TRY(pg__writer_poll(r->fit.writer, err));
-    if (pg__told_to_stop(r->t->ranks, r->opts->cancel))
+    if (pg__must_stop(r->t->ranks, r->opts->cancel))
         PG_TRY(stop_here(r, turn, err));
     if (pg__rank_of(r->t->ranks) == 0 && pg__resume_is_due(&r->resume))
         PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
@@ -146,9 +146,9 @@ static pg_status report_skipped(run *r, const pg__turn *turn, pg_err *err)
     const pg__loss_scale *s = &r->t->compiled.scale;
     if (!s->skipped || turn->validation)
         return PG_OK;
-    return pg__fit_tell(&r->fit, PG_EVENT_SKIPPED, NULL, err,
-                        "batch %zu: gradients beyond float16, weights stay; loss scale %.0f",
-                        turn->batch + 1, s->now);
+    return pg__fit_event(&r->fit, PG_EVENT_SKIPPED, NULL, err,
+                         "batch %zu: gradients beyond float16, weights stay; loss scale %.0f",
+                         turn->batch + 1, s->now);
 }
 
 static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
@@ -236,7 +236,7 @@ static pg_status report_place(run *r, pg_err *err)
     else
         PG_TRY(pg__str_printf(&text, err, "epoch %zu", epoch));
     PG_TRY(pg__calls_recall(&r->fit, &text, err));
-    PG_TRY(pg__fit_tell(&r->fit, PG_EVENT_RESUME, r->fit.resume_file, err, "%s", text.s));
+    PG_TRY(pg__fit_event(&r->fit, PG_EVENT_RESUME, r->fit.resume_file, err, "%s", text.s));
 done:
     pg__str_fini(&text);
     return st;
@@ -253,7 +253,7 @@ static pg_status resume_run(run *r, pg_err *err)
     PG_TRY(pg__ranks_found(r->t->ranks, r->fit.resume_file, found, r->resume.mark, err));
     if (!found)
         return PG_OK;
-    pg__batch_order_seek(r->course, &r->next);
+    pg__batch_order_seek(r->order, &r->next);
     r->fit.resumed = 1;
     r->fit.first_epoch = r->fit.epoch = r->next.epoch;
     PG_TRY(report_place(r, err));
@@ -298,10 +298,11 @@ static pg_status note_idle(run *r, pg_err *err)
     if (rows >= r->what.n_devices || pg__rank_of(t->ranks) > 0 ||
         (t->pool.cut.n_lanes && !t->pool.cut.by_replica))
         return PG_OK;
-    return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
-                        "a batch of %zu is too small for %zu devices: the last one computes all of "
-                        "it",
-                        rows, r->what.n_devices);
+    return pg__fit_event(
+        &r->fit, PG_EVENT_NOTE, NULL, err,
+        "a batch of %zu is too small for %zu devices: the last one computes all of "
+        "it",
+        rows, r->what.n_devices);
 }
 
 /* In a resumed epoch, callbacks have seen epoch_begin already, the program has not. */
@@ -316,7 +317,7 @@ static pg_status begin_training(run *r, pg_err *err)
     PG_TRY(ask_for_meetings(r, err));
     PG_TRY(resume_run(r, err));
     PG_TRY(pg__ranks_agree(r->t->ranks, pg__calls_train_begin(&r->fit, err), err));
-    PG_TRY(pg__prefetch_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
+    PG_TRY(pg__prefetch_new(&r->ahead, r->order, &r->train, r->has_val ? &r->val : NULL,
                             r->batch_size, err));
     if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
         PG_TRY(r->cb->epoch_begin(r->cb->user, r->next.epoch, err));
@@ -406,7 +407,7 @@ pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const 
              .opts = opts,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     pg_status st = PG_OK;
-    PG_TRY(pg__told(t, pg__fit_open(&r, err), err));
+    PG_TRY(pg__with_message(t, pg__fit_open(&r, err), err));
     *out = r.forecast;
     PG_TRY(try_first_rows(&r, &r.train, err));
     if (r.has_val)
@@ -444,9 +445,9 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
-    st = pg__told(t, st, err);
+    st = pg__with_message(t, st, err);
     if (!r.has_ended) /* else only a file of rank 0 is missing: training succeeded */
-        st = pg__ranks_told(t->ranks, st, err);
+        st = pg__ranks_fail(t->ranks, st, err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* reports the files being written */
     pg__fit_close(&r);

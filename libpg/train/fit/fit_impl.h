@@ -20,7 +20,7 @@ typedef struct pg__fit_run {
                        */
     int has_ended;    /* training is complete */
     size_t batch_size;
-    pg__batch_order *course;
+    pg__batch_order *order;
     pg__point next; /* turn: the next one to run */
     pg__prefetch *ahead;
     pg__totals own, pass;

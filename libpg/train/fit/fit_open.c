@@ -62,7 +62,7 @@ static pg_status plan_course(run *r, pg_err *err)
                                                                          : PG__SHUFFLE_ROWS,
                                        .seed = o->seed,
                                        .whole_only = pg__feed_is_fixed(r->t)};
-    return pg__batch_order_new(&r->course, &opts, err);
+    return pg__batch_order_new(&r->order, &opts, err);
 }
 
 /* A batch is at most as large as the data, unless its size is fixed. */
@@ -120,7 +120,7 @@ static void describe(run *r)
 {
     r->what = pg__run_of(r->t);
     r->what.batch_size = r->batch_size;
-    r->what.n_batches = pg__batch_order_steps(r->course);
+    r->what.n_batches = pg__batch_order_steps(r->order);
     r->what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
     r->what.n_train = r->train.n_rows;
     r->what.n_val = r->val.n_rows;
@@ -202,7 +202,7 @@ void pg__fit_close(run *r)
     pg__mem_free(r->fit.resume_file);
     pg__resume_close(&r->resume);
     pg__resume_lock_release(&r->lock);
-    pg__batch_order_free(r->course);
+    pg__batch_order_free(r->order);
     pg__logs_close(&r->logs);
     pg__totals_free(&r->own);
     pg__totals_free(&r->pass);

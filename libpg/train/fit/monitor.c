@@ -56,7 +56,7 @@ pg_status pg__monitor_note(const pg__monitor *m, pg__fit *f, pg_err *err)
 {
     if (!m->is_auto || m->up || !pg__is_score(m->name))
         return PG_OK;
-    return pg__fit_tell(
+    return pg__fit_event(
         f, PG_EVENT_NOTE, NULL, err,
         "%s: mode auto assumes that less %s is better, as Keras does; mode=max reverses it", m->who,
         m->name);

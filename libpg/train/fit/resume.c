@@ -157,14 +157,15 @@ static pg_status report_saved(void *ctx, pg_status result, const pg_err *why, pg
     r->failed = result != PG_OK;
     r->has_saved |= result == PG_OK;
     if (s->moved)
-        PG_TRY(pg__fit_tell(r->fit, PG_EVENT_NOTE, s->path, err,
-                            "%s of an earlier run is kept as %s", PG_SHOW(s->path),
-                            PG_SHOW(s->moved)));
+        PG_TRY(pg__fit_event(r->fit, PG_EVENT_NOTE, s->path, err,
+                             "%s of an earlier run is kept as %s", PG_SHOW(s->path),
+                             PG_SHOW(s->moved)));
     if (result == PG_OK || again)
         goto done;
     r->why = *why;
-    PG_TRY(pg__fit_tell(r->fit, PG_EVENT_WARNING, s->path, err,
-                        "the state of the run could not be saved, training goes on: %s", why->msg));
+    PG_TRY(pg__fit_event(r->fit, PG_EVENT_WARNING, s->path, err,
+                         "the state of the run could not be saved, training goes on: %s",
+                         why->msg));
 done:
     return st;
 }
@@ -352,10 +353,10 @@ static pg_status note_kind(const pg__resume *r, pg_err *err)
     const char *now = t->devs.backend->kind(t->devs.dev);
     if (t->pool.cut.n_lanes == 0 || !r->kind || strcmp(now, r->kind) == 0)
         return PG_OK;
-    return pg__fit_tell(r->fit, PG_EVENT_NOTE, NULL, err,
-                        "computed with %s so far, with %s from here on: the last bits differ from "
-                        "those of an uninterrupted run",
-                        PG_SHOW(r->kind), now);
+    return pg__fit_event(r->fit, PG_EVENT_NOTE, NULL, err,
+                         "computed with %s so far, with %s from here on: the last bits differ from "
+                         "those of an uninterrupted run",
+                         PG_SHOW(r->kind), now);
 }
 
 pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
@@ -376,9 +377,9 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
     if (is_damage(st) && has_older) {
         st = load_one(r, older.s, &second);
         if (st == PG_OK)
-            st =
-                pg__fit_tell(r->fit, PG_EVENT_WARNING, older.s, err,
-                             "%s; resuming from the previous one, %s", first.msg, PG_SHOW(older.s));
+            st = pg__fit_event(r->fit, PG_EVENT_WARNING, older.s, err,
+                               "%s; resuming from the previous one, %s", first.msg,
+                               PG_SHOW(older.s));
     }
     *found = r->is_own = st == PG_OK;
     if (st != PG_OK && err)

@@ -95,7 +95,7 @@ static void close_pass(pass *p)
 static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
 {
     pg__turn turn;
-    if (pg__told_to_stop(p->t->ranks, p->opts->cancel))
+    if (pg__must_stop(p->t->ranks, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
     const pg_status st = pg__prefetch_next(p->ahead, out, &turn, err);
     if (!p->opts->profile || st != PG_OK || !*out)
@@ -168,7 +168,7 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     pg__logs_close(&logs);
     close_pass(&p);
-    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
+    return pg__ranks_fail(t->ranks, pg__with_message(t, st, err), err);
 }
 
 /* ---- predictions ---- */
@@ -258,5 +258,5 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     free_outputs(&o);
     close_pass(&p);
-    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
+    return pg__ranks_fail(t->ranks, pg__with_message(t, st, err), err);
 }

@@ -532,10 +532,11 @@ static void record_output(const pg_trainer *t, const char *path)
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     pg_err unheard = {0};
-    const pg_status st =
-        pg__rank_of(t->ranks) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
+    const pg_status st = pg__rank_of(t->ranks) > 0
+                             ? PG_OK
+                             : pg__with_message(t, save_beside(t, path, opts, err), err);
     if (st == PG_OK && pg__rank_of(t->ranks) == 0)
         record_output(t, path);
-    const pg_status met = pg__opt_shard_meet(t, st == PG_OK ? err : &unheard);
+    const pg_status met = pg__opt_shard_serve(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }

@@ -401,7 +401,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     const int goes_on = !o->init_from && !o->replace_head && !o->freeze;
     pg_store *given = NULL, *from = own;
     pg_status st = PG_OK;
-    PG_TRY(pg__transfer_tell(t, o, err));
+    PG_TRY(pg__transfer_note(t, o, err));
     if (o->weights) {
         /* with a new head the model's text does not describe the file */
         const char *text = o->replace_head ? NULL : t->net.graph->text;
@@ -487,7 +487,7 @@ done:
         *out = t;
         return PG_OK;
     }
-    st = pg__ranks_told(t->ranks, t->devs.backend ? pg__told(t, st, err) : st, err);
+    st = pg__ranks_fail(t->ranks, t->devs.backend ? pg__with_message(t, st, err) : st, err);
     pg_trainer_close(t);
     return st;
 }

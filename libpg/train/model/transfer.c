@@ -95,7 +95,7 @@ done:
     return st;
 }
 
-pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__transfer_note(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     uint64_t n = 0, frozen = 0;
     pg_status st = PG_OK;

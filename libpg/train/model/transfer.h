@@ -9,7 +9,7 @@
 pg_status pg__transfer_edit(pg__graph **g, const pg_train_opts *o, pg_err *err);
 
 /* Notes the effect of opts.freeze. */
-pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err);
+pg_status pg__transfer_note(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 
 /* Takes the layers of opts.init_from that the model has under the same names and with all variables
  * in the same shapes; leaves others unchanged. Notes what was taken and what was not.

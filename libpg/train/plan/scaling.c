@@ -57,11 +57,11 @@ static double exchange_seconds(const pg__layout *l, const pg__load *load)
 {
     double s = 0;
     if (l->per_host > 1)
-        s += load->n_told * halvings(l->per_host) * l->inner.latency +
-             (double)(l->per_host - 1) * load->told_bytes / l->inner.bandwidth;
+        s += load->n_small * halvings(l->per_host) * l->inner.latency +
+             (double)(l->per_host - 1) * load->small_bytes / l->inner.bandwidth;
     if (l->n_hosts > 1)
-        s += load->n_told * halvings(l->n_hosts) * l->outer.latency +
-             (double)((l->n_hosts - 1) * l->per_host) * load->told_bytes / l->outer.bandwidth;
+        s += load->n_small * halvings(l->n_hosts) * l->outer.latency +
+             (double)((l->n_hosts - 1) * l->per_host) * load->small_bytes / l->outer.bandwidth;
     return s;
 }
 

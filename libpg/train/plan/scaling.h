@@ -38,8 +38,8 @@ typedef struct pg__load {
     int sums_whole; /* then: all devices still get the whole sums of gradients */
     int in_tree; /* parts are exchanged by recursive halving and doubling, else one by one with all
                   */
-    double share_rate;         /* limit for such parts in bytes per second; 0: that of the link */
-    double n_told, told_bytes; /* numbers besides gradients that each device sends to all others:
+    double share_rate;           /* limit for such parts in bytes per second; 0: that of the link */
+    double n_small, small_bytes; /* numbers besides gradients that each device sends to all others:
                                   exchanges per step, and bytes per device in all */
 } pg__load;
 

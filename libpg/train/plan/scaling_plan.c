@@ -303,7 +303,7 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     pg__pace pace = e->timed.pace;
     pg__load load = e->timed.load;
     if (o->gpus && e->n_hosts == 1) /* in one process */
-        load.n_told = load.told_bytes = 0;
+        load.n_small = load.small_bytes = 0;
     pg__pace_stretch(&pace, f / p->faster);
     shared.inner.latency *= f; /* the same cores move the data */
     shared.inner.bandwidth /= f;
@@ -433,7 +433,7 @@ pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *data, const pg_fit_o
     if (st == PG_OK)
         st = make_plan(p, err);
     pg__fit_close(&p->run);
-    PG_TRY(pg__told(t, st, err));
+    PG_TRY(pg__with_message(t, st, err));
     *out = plan;
 done:
     pg__mem_free(p);

@@ -153,11 +153,11 @@ static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
         updates[k] = meetings[k] = t->report.spent.reduce = 0;
         PG_TRY(pg__trainer_update(t, err));
         if (!t->devs.backend->host_memory)
-            PG_TRY(pg__told(t, t->devs.backend->sync(t->devs.dev), err));
+            PG_TRY(pg__with_message(t, t->devs.backend->sync(t->devs.dev), err));
         pg__lap(&clock, &updates[k]);
         sums[k] = t->report.spent.reduce;
         updates[k] -= sums[k];
-        pg__thread_pool_run(t->pool.team, nothing, NULL);
+        pg__thread_pool_run(t->pool.threads, nothing, NULL);
         pg__lap(&clock, &meetings[k]);
     }
     *out = (times){median(updates), median(sums), median(meetings)};
@@ -247,18 +247,18 @@ static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what,
         const pg__bucket *b = &t->sums.buckets[k];
         l->bytes[k] = (double)((t->vars.offsets[b->end] - t->vars.offsets[b->first]) * each);
     }
-    l->n_told = 1 + (t->net.built_params.n_moving > 0);
+    l->n_small = 1 + (t->net.built_params.n_moving > 0);
     for (size_t i = 0; i < t->net.built_params.n_moving; i++)
-        l->told_bytes += (double)(t->vars.n_elems[t->net.built_params.moving[i].param] * each);
+        l->small_bytes += (double)(t->vars.n_elems[t->net.built_params.moving[i].param] * each);
     if (!t->net.couples_rows || !t->net.bn_sync)
         return PG_OK;
     PG_TRY(pg__trainer_program(
         t, pg__lane_of(&t->pool.cut, what->n_rows * what->n_devices, n_lanes - 1).n, PG__TRAINS, &p,
         err));
     const size_t n = pg__program_n_meetings(p);
-    l->n_told += (double)n;
-    l->told_bytes += (double)(n * pg__program_meeting_elems(p) * n_lanes / what->n_devices) *
-                     (double)sizeof(double);
+    l->n_small += (double)n;
+    l->small_bytes += (double)(n * pg__program_meeting_elems(p) * n_lanes / what->n_devices) *
+                      (double)sizeof(double);
 done:
     return st;
 }

@@ -67,7 +67,7 @@ static pg_status by_group(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(&t->devs, t->devs.dev, sum_locally(t), err));
     t->sums.is_summing = 1;
-    pg__thread_pool_run(t->pool.team, take_part, t);
+    pg__thread_pool_run(t->pool.threads, take_part, t);
     PG_TRY(pg__first_failure(&t->pool, err));
 done:
     return st;
@@ -89,7 +89,7 @@ done:
 
 static pg_status by_buckets(pg_trainer *t, pg_err *err)
 {
-    pg__thread_pool_run(t->pool.team, join_buckets, t);
+    pg__thread_pool_run(t->pool.threads, join_buckets, t);
     t->loop.n_moves++;
     return pg__first_failure(&t->pool, err);
 }
@@ -100,9 +100,9 @@ static void wait_patiently(void *arg, size_t worker)
     pg__worker *w = &t->pool.workers[worker];
     w->err = (pg_err){0};
     w->st = PG_OK;
-    const pg__patience patience = pg__ranks_patience(t->ranks);
+    const pg__timeout timeout = pg__ranks_timeout(t->ranks);
     if (pg__speaks_for_device(t, worker))
-        w->st = t->devs.backend->group.wait(t->sums.group, w->device, &patience, &w->err);
+        w->st = t->devs.backend->group.wait(t->sums.group, w->device, &timeout, &w->err);
 }
 
 pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
@@ -110,7 +110,7 @@ pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     if (!t->sums.is_summing)
         return PG_OK;
-    pg__thread_pool_run(t->pool.team, wait_patiently, t);
+    pg__thread_pool_run(t->pool.threads, wait_patiently, t);
     PG_TRY(pg__first_failure(&t->pool, err));
     t->sums.is_summing = 0;
 done:

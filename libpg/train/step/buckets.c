@@ -122,7 +122,7 @@ static void follow(void *arg, size_t worker)
 pg_status pg__buckets_follow(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    pg__thread_pool_run(t->pool.team, follow, s);
+    pg__thread_pool_run(t->pool.threads, follow, s);
     return pg__first_failure(&t->pool, err);
 }
 

@@ -181,7 +181,7 @@ static pg_status count_meetings(pg__step *s, pg_err *err)
         PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
     s->n_meetings = any ? pg__program_n_meetings(any) : 0;
     if (s->n_meetings > 0)
-        PG_TRY(pg__sync_bn_open(&s->board, &s->t->pool, pg__program_meeting_elems(any),
+        PG_TRY(pg__sync_bn_open(&s->sync_bn, &s->t->pool, pg__program_meeting_elems(any),
                                 pg__all_lanes(s->t), err));
 done:
     return st;
@@ -248,7 +248,7 @@ static void free_step(pg__step *s)
         pg__totals_free(&s->jobs[k].totals);
         pg__mem_free(s->jobs[k].mask_sums);
     }
-    pg__sync_bn_close(&s->board);
+    pg__sync_bn_close(&s->sync_bn);
     pg__mem_free(s->inputs);
     pg__mem_free(s->found);
     pg__mem_free(s->shares);

@@ -246,7 +246,7 @@ static int has_failed(const pg__trainer_devs *devs, pg__dev *d)
     return why && why->code != PG_OK;
 }
 
-pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__with_message(const pg_trainer *t, pg_status st, pg_err *err)
 {
     pg__dev *failed = t->devs.dev;
     if (st == PG_OK || !err || err->code != PG_OK)

@@ -44,6 +44,6 @@ pg_status pg__device_failed(const pg__trainer_devs *devs, pg__dev *d, pg_status 
 
 /* The same if err has no message yet, for whichever device failed: every status that the library
  * returns comes with a message. */
-pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__with_message(const pg_trainer *t, pg_status st, pg_err *err);
 
 #endif

@@ -241,7 +241,7 @@ static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
         return PG_OK;
     PG_TRY(run_on(job, &meets));
     if (meets)
-        st = pg__sync_bn_bring(&s->board, &s->t->devs, &(pg__visit)VISIT(s, job, meeting));
+        st = pg__sync_bn_bring(&s->sync_bn, &s->t->devs, &(pg__visit)VISIT(s, job, meeting));
 done:
     return st;
 }
@@ -250,7 +250,7 @@ static pg_status take_from_meeting(pg__step *s, pg__job *job, size_t meeting)
 {
     if (!job->program)
         return PG_OK;
-    const pg_status st = pg__sync_bn_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+    const pg_status st = pg__sync_bn_take(&s->sync_bn, s->t, &(pg__visit)VISIT(s, job, meeting));
     job->at++;
     return st;
 }
@@ -268,11 +268,11 @@ static void run_together(pg__step *s, size_t worker)
             w->st = run_to_meeting(s, job, m);
         if (m == s->n_meetings)
             break;
-        pg__thread_pool_barrier(s->t->pool.team);
+        pg__thread_pool_barrier(s->t->pool.threads);
         if (s->t->ranks && s->t->net.bn_sync) {
             if (worker == 0)
-                s->met = pg__ranks_board(s, m, &s->why);
-            pg__thread_pool_barrier(s->t->pool.team);
+                s->met = pg__ranks_sync_bn(s, m, &s->why);
+            pg__thread_pool_barrier(s->t->pool.threads);
             w->st = w->st == PG_OK ? s->met : w->st;
             w->err = s->met != PG_OK ? s->why : w->err;
         }
@@ -290,13 +290,13 @@ static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, co
     f.scratch = w->scratch.mem;
     f.args = w->args;
     f.dev = w->dev;
-    return pg__program_run_part(job->program, &f, device, s->t->pool.team, job->done);
+    return pg__program_run_part(job->program, &f, device, s->t->pool.threads, job->done);
 }
 
 /* Several devices share the work of a lane: the first opens and ends it. */
 static void run_shared(pg__step *s, size_t thread)
 {
-    pg__thread_pool *team = s->t->pool.team;
+    pg__thread_pool *threads = s->t->pool.threads;
     const size_t device = thread / s->t->pool.cut.n_workers,
                  worker = thread % s->t->pool.cut.n_workers;
     pg__worker *w = &s->t->pool.workers[thread];
@@ -305,18 +305,18 @@ static void run_shared(pg__step *s, size_t thread)
         if (device == 0) {
             if (w->st == PG_OK)
                 w->st = begin_lane(s, job, w, &w->err);
-            pg__thread_pool_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
+            pg__thread_pool_raise(threads, &job->opened, w->st == PG_OK ? 1 : 2);
         } else {
-            pg__thread_pool_await(team, &job->opened, 1);
+            pg__thread_pool_await(threads, &job->opened, 1);
         }
         if (job->opened == 1 && job->program) {
             const pg_status st = run_member(s, job, (uint32_t)device, w);
             w->st = w->st == PG_OK ? st : w->st;
         }
-        pg__thread_pool_add(team, &job->members);
+        pg__thread_pool_add(threads, &job->members);
         if (device > 0)
             continue;
-        pg__thread_pool_await(team, &job->members, s->t->devs.assigned.n_devices);
+        pg__thread_pool_await(threads, &job->members, s->t->devs.assigned.n_devices);
         if (w->st == PG_OK)
             w->st = end_lane(s, job, w, &w->err);
     }

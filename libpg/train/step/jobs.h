@@ -58,7 +58,7 @@ typedef struct pg__step {
     size_t n_jobs, n_lanes, n_parts, part;
     uint64_t first_here,
         n_before; /* while cutting: this rank's first row of the part; its rows in earlier parts */
-    pg__sync_bn board; /* where lanes meet */
+    pg__sync_bn sync_bn; /* where lanes meet */
     size_t n_meetings;
     const void **seeds;
     double *seed_mem, *shares; /* per output */

@@ -158,7 +158,7 @@ static pg_status unscale(pg_trainer *t, pg_err *err)
     const double by = 1 / pg__loss_scale_now(&t->compiled);
     pg_status st = PG_OK;
     if (t->devs.is_split)
-        return pg__told(t, pg__mp_scale(t, t->vars.grads, by), err);
+        return pg__with_message(t, pg__mp_scale(t, t->vars.grads, by), err);
     for (size_t d = 0; d < t->devs.n_devices; d++) {
         const pg__device *on = &t->devs.devices[d];
         st = t->devs.backend->flat.clip(on->dev, on->sum->mem, n, by, 0);
@@ -177,7 +177,7 @@ pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
         return PG_OK;
     PG_TRY(pg__all_reduce_wait(t, err));
     if (pg__loss_scale_skips(t))
-        PG_TRY(pg__told(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
+        PG_TRY(pg__with_message(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
     t->compiled.scale.skipped = *skips = !finite;
     if (*skips) {
         skip(t);

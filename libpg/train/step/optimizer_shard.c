@@ -268,7 +268,7 @@ done:
     return st;
 }
 
-pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err)
+pg_status pg__opt_shard_serve(pg_trainer *t, pg_err *err)
 {
     request e = {0, 0, 0, 0};
     pg_status st = PG_OK;

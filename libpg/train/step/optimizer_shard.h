@@ -41,11 +41,11 @@ pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *wha
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err);
 
 /* Reads n bytes of a slot, from byte `at` of the whole slot on. Only rank 0 may, while the others
- * are in pg__opt_shard_meet(). */
+ * are in pg__opt_shard_serve(). */
 pg_status pg__opt_shard_read(pg_trainer *t, size_t slot, uint64_t at, void *buf, size_t n,
                              pg_err *err);
 /* On rank 0: it is done reading. On the others: serves rank 0's requests until then. Does nothing
  * without sharding. */
-pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err);
+pg_status pg__opt_shard_serve(pg_trainer *t, pg_err *err);
 
 #endif

@@ -389,7 +389,7 @@ pg_status pg_trainer_agree(pg_trainer *t, pg_status st, pg_err *err)
     return pg__ranks_agree(t->ranks, st, err);
 }
 
-pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err)
+pg_status pg__ranks_fail(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
     char who[96];
     if (!ranks || st == PG_OK || st == PG_E_PEER || ranks->has_agreed)
@@ -406,7 +406,7 @@ pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err)
     return st;
 }
 
-int pg__told_to_stop(const struct pg__ranks *ranks, const volatile int *cancel)
+int pg__must_stop(const struct pg__ranks *ranks, const volatile int *cancel)
 {
     return ranks ? ranks->stops : pg__cancelled(cancel);
 }

@@ -60,7 +60,7 @@ pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err);
 pg_status pg__ranks_agree(struct pg__ranks *ranks, pg_status st, pg_err *err);
 /* A failure of this rank alone, at the end of a public call: names the rank. Others will wait for
  * it in vain. */
-pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err);
+pg_status pg__ranks_fail(struct pg__ranks *ranks, pg_status st, pg_err *err);
 
 /* Did any rank find it? */
 pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err);
@@ -75,7 +75,7 @@ double pg__ranks_waited(const struct pg__ranks *ranks);
 pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err);
 
 /* Is it time to stop? All ranks agree: by requests that arrived before the last step. */
-int pg__told_to_stop(const struct pg__ranks *ranks, const volatile int *cancel);
+int pg__must_stop(const struct pg__ranks *ranks, const volatile int *cancel);
 
 size_t pg__rank_of(const struct pg__ranks *ranks); /* 0 where there are no others */
 

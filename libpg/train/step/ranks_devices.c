@@ -49,11 +49,11 @@ static int is_gone(const pg__comm *c)
 
 #define WAIT_SECONDS 300 /* that a device waits for the others of its process */
 
-pg__patience pg__ranks_patience(const struct pg__ranks *ranks)
+pg__timeout pg__ranks_timeout(const struct pg__ranks *ranks)
 {
     if (!ranks)
-        return (pg__patience){.seconds = WAIT_SECONDS};
-    return (pg__patience){pg__comm_timeout(ranks->comm), job_ends, ranks->comm};
+        return (pg__timeout){.seconds = WAIT_SECONDS};
+    return (pg__timeout){pg__comm_timeout(ranks->comm), job_ends, ranks->comm};
 }
 
 typedef struct place {
@@ -119,7 +119,7 @@ pg_status pg__ranks_group(pg_trainer *t, pg_err *err)
     if (!t->ranks || !pg__sums_by_group(&t->sums.facts))
         return PG_OK;
     PG_TRY(find_place(t, &among, err));
-    among.patience = pg__ranks_patience(t->ranks);
+    among.timeout = pg__ranks_timeout(t->ranks);
     for (size_t d = 0; d < t->devs.n_devices; d++)
         devs[d] = t->devs.devices[d].dev;
     st = t->devs.backend->group.new(&t->sums.group, devs, t->devs.n_devices, &among, err);

@@ -17,7 +17,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
 pg_status pg__ranks_group(pg_trainer *t, pg_err *err);
 
 /* How long a device waits for others, of this process or another. */
-pg__patience pg__ranks_patience(const struct pg__ranks *ranks);
+pg__timeout pg__ranks_timeout(const struct pg__ranks *ranks);
 
 /* After a failed step: if another rank is gone or does not arrive, *err says so, and the status is
  * PG_E_PEER. */

@@ -206,7 +206,7 @@ pg_status pg__ranks_averages(pg__step *s, pg_err *err)
     for (size_t k = 0; k < n_own(t->ranks); k++) {
         const pg__job *job = own_job(s, s->part, k);
         if (pg__speaks(s, job))
-            PG_TRY(pg__told(t, pack_found(s, job, mine + each * n++), err));
+            PG_TRY(pg__with_message(t, pack_found(s, job, mine + each * n++), err));
     }
     PG_TRY(gather(t->ranks, mine, most * each, &got, "the moving averages", err));
     const char *all = got;
@@ -220,7 +220,7 @@ pg_status pg__ranks_averages(pg__step *s, pg_err *err)
         uint64_t is_there;
         memcpy(&is_there, all + k * each, sizeof is_there);
         if (is_there)
-            PG_TRY(pg__told(t, take_found(t, all + k * each, at++, n_all), err));
+            PG_TRY(pg__with_message(t, take_found(t, all + k * each, at++, n_all), err));
     }
 done:
     pg__mem_free(mine);
@@ -230,11 +230,11 @@ done:
 
 /* ---- meetings ---- */
 
-pg_status pg__ranks_board(pg__step *s, size_t meeting, pg_err *err)
+pg_status pg__ranks_sync_bn(pg__step *s, size_t meeting, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg__ranks *r = t->ranks;
-    pg__sync_bn *b = &s->board;
+    pg__sync_bn *b = &s->sync_bn;
     const size_t place = meeting % 2 * b->n_lanes, n_ranks = pg__comm_size(r->comm);
     const size_t lane = 1 + (size_t)b->each, each = r->most_lanes * lane;
     const size_t *first = r->first_lane;
@@ -306,11 +306,11 @@ static pg_status move_on_devices(pg_trainer *t, uint64_t n_rows, uint64_t first,
     if (!mem)
         return pg__nomem(err);
     if (pg__rank_of(t->ranks) > 0 && end > first)
-        PG_TRY(pg__told(t, t->devs.backend->get(t->devs.dev, mem + own, all + own, others - own),
-                        err));
+        PG_TRY(pg__with_message(
+            t, t->devs.backend->get(t->devs.dev, mem + own, all + own, others - own), err));
     PG_TRY(move_rows(t, n_rows, mem + own, mem, row, "the states", err));
     if (pg__rank_of(t->ranks) == 0 && n > others)
-        PG_TRY(pg__told(
+        PG_TRY(pg__with_message(
             t, t->devs.backend->put(t->devs.dev, all + others, mem + others, n - others), err));
 done:
     pg__mem_free(mem);

@@ -13,7 +13,7 @@ pg_status pg__ranks_averages(pg__step *s, pg_err *err);
 /* Sends the states of stateful layers to rank 0, which saves them. */
 pg_status pg__ranks_states(pg__step *s, pg_err *err);
 /* What lanes brought to a meeting. */
-pg_status pg__ranks_board(pg__step *s, size_t meeting, pg_err *err);
+pg_status pg__ranks_sync_bn(pg__step *s, size_t meeting, pg_err *err);
 
 /* ranks_sum.c: called before lanes run; and to run a lane whose gradients are summed meanwhile. */
 pg_status pg__sums_begin(pg__step *s, pg_err *err);

@@ -24,7 +24,7 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->pool.n_threads; w++)
         if (t->pool.workers[w].st != PG_OK && t->pool.workers[w].err.code == PG_OK)
-            return t->devs.is_split ? pg__told(t, t->pool.workers[w].st, err)
+            return t->devs.is_split ? pg__with_message(t, t->pool.workers[w].st, err)
                                     : pg__device_failed(&t->devs, t->pool.workers[w].dev,
                                                         t->pool.workers[w].st, err);
         else if (t->pool.workers[w].st != PG_OK) {
@@ -134,7 +134,7 @@ static pg_status find_shares(pg__step *s, pg_err *err)
     const pg__job *any = NULL;
     pg_status st = PG_OK;
     if (pg__masks_count(t)) {
-        pg__thread_pool_run(t->pool.team, pg__work_on_masks, s);
+        pg__thread_pool_run(t->pool.threads, pg__work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -193,7 +193,7 @@ static pg_status share_on_device(const sharing *s, pg_err *err)
     const pg__worker *w = s->t->pool.workers;
     while (w->device != s->device)
         w++;
-    return pg__told(s->t, share_some(s, w, 0, 1), err);
+    return pg__with_message(s->t, share_some(s, w, 0, 1), err);
 }
 
 /* All workers prepare kernels, for every program of this step whose parameters have changed since.
@@ -214,7 +214,7 @@ static pg_status share(pg__step *s, pg_err *err)
             if (t->devs.is_split || t->pool.workers[w].device == one.device)
                 PG_TRY(equip(&t->devs, &t->pool.workers[w], one.program, err));
         if (t->devs.backend->host_memory) {
-            pg__thread_pool_run(t->pool.team, share_part, &one);
+            pg__thread_pool_run(t->pool.threads, share_part, &one);
             PG_TRY(first_error(t, err));
         } else {
             PG_TRY(share_on_device(&one, err));
@@ -317,7 +317,7 @@ static pg_status read_results(pg__step *s, pg_err *err)
 {
     if (s->t->devs.backend->host_memory)
         return PG_OK;
-    pg__thread_pool_run(s->t->pool.team, pg__work_on_results, s);
+    pg__thread_pool_run(s->t->pool.threads, pg__work_on_results, s);
     return first_error(s->t, err);
 }
 
@@ -328,9 +328,9 @@ static pg_status run_parts(pg__step *s, pg_err *err)
     const int in_buckets = s->plan->way == PG__SUM_GROUP_BUCKETS;
     pg_status st = PG_OK;
     for (; s->part < s->n_parts; s->part++) {
-        pg__sync_bn_clear(&s->board);
+        pg__sync_bn_clear(&s->sync_bn);
         t->sums.is_summing = in_buckets;
-        pg__thread_pool_run(t->pool.team, pg__work_on_lanes, s);
+        pg__thread_pool_run(t->pool.threads, pg__work_on_lanes, s);
         PG_TRY(first_error(t, err));
         if (in_buckets && !s->plan->overlaps)
             PG_TRY(pg__buckets_follow(s, err));
@@ -353,7 +353,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     double penalty = 0;
     pg_status st = PG_OK;
     t->vars.grads = NULL;
-    if (!t->pool.team)
+    if (!t->pool.threads)
         PG_FAIL(PG_E_NOMEM, "the trainer's threads were lost in an earlier failed run; reopen it");
     if (pass == PG__TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));

@@ -179,7 +179,7 @@ typedef struct pg__trainer_devs {
 typedef struct pg__trainer_pool {
     pg__cut cut;
     size_t n_threads; /* one per worker and device that shares its work */
-    pg__thread_pool *team;
+    pg__thread_pool *threads;
     pg__worker *workers;          /* one per thread */
     pg__memory *arenas;           /* per lane if lanes advance together, else per worker */
     struct pg__landing *landings; /* per lane */

@@ -239,9 +239,9 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
 {
     pg_trainer *t = w->t;
     if (!t->devs.backend->host_memory)
-        return t->devs.is_split ? pg__told(t, fn(w, 0), err)
+        return t->devs.is_split ? pg__with_message(t, fn(w, 0), err)
                                 : pg__device_failed(&t->devs, dev_of(w), fn(w, 0), err);
-    pg__thread_pool_run(t->pool.team, do_part, &(meeting){w, fn});
+    pg__thread_pool_run(t->pool.threads, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
         if (t->pool.workers[k].st != PG_OK)
             return pg__device_failed(&t->devs, dev_of(w), t->pool.workers[k].st, err);
@@ -400,7 +400,7 @@ static pg_status look_for_nan(pg_trainer *t, pg_err *err)
     int finite = 1;
     pg_status st = PG_OK;
     if (t->ranks) {
-        PG_TRY(pg__told(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
+        PG_TRY(pg__with_message(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
         t->loop.nan_found = !finite;
         return pg__is_sharded(t->ranks) ? pg__ranks_any(t, &t->loop.nan_found, err) : PG_OK;
     }
@@ -408,8 +408,8 @@ static pg_status look_for_nan(pg_trainer *t, pg_err *err)
         const pg__worker *by = &t->pool.workers[k];
         for (size_t i = 0; i < by->n_partials && finite; i++)
             if (by->partials[i].grads)
-                PG_TRY(
-                    pg__told(t, pg__grads_finite(t, by->dev, by->partials[i].grads, &finite), err));
+                PG_TRY(pg__with_message(
+                    t, pg__grads_finite(t, by->dev, by->partials[i].grads, &finite), err));
     }
     t->loop.nan_found = !finite;
 done:
@@ -446,7 +446,7 @@ static pg_status update_devices(const work *of_all, pg_err *err)
         of[d].device = d;
         of[d].grads = t->devs.devices[d].sum;
     }
-    pg__thread_pool_run(t->pool.team, update_device, of);
+    pg__thread_pool_run(t->pool.threads, update_device, of);
     PG_TRY(pg__first_failure(&t->pool, err));
     pg__lap(&clock, &t->report.spent.update);
     PG_TRY(pg__all_reduce_wait(t, err));
@@ -465,7 +465,8 @@ static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
     if (!pg__partials_any(&t->pool) && t->sums.facts.n_ranks == 1)
         return PG_OK;
     if (t->sums.plan.way == PG__SUM_PLACED)
-        return pg__told(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out), err);
+        return pg__with_message(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out),
+                                err);
     PG_TRY(pg__all_reduce(t, err));
     if (t->loop.stops_on_nan)
         PG_TRY(pg__all_reduce_wait(t, err));
@@ -552,7 +553,7 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
             st = t->devs.backend->flat.regularise(pg__param_dev(t, i), NULL, t->vars.params.at[i],
                                                   t->vars.n_elems[i], t->vars.penalties[i].l1,
                                                   t->vars.penalties[i].l2, penalty);
-    st = pg__told(t, st, err);
+    st = pg__with_message(t, st, err);
 done:
     pg__mem_free(pieces);
     return st;

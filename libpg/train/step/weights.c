@@ -110,7 +110,7 @@ pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err)
         if (!values)
             PG_TRY(pg__nomem(err));
         PG_TRY(pg__initial_values(values, &t->net.built_params.params[i], i, seed, err));
-        PG_TRY(pg__told(t, pg__param_put(t, i, values), err));
+        PG_TRY(pg__with_message(t, pg__param_put(t, i, values), err));
         pg__mem_free(values);
         values = NULL;
     }
@@ -134,7 +134,7 @@ pg_status pg__param_read(pg_trainer *t, pg__flat *f, size_t param, pg_store *fil
         PG_TRY(state ? pg_store_read_state(file, i, from, raw, n * from_bytes, err)
                      : pg_store_read(file, i, from, raw, n * from_bytes, err));
         pg__values(exact, raw, n, w->dtype);
-        PG_TRY(pg__told(t, put_values(t, f, param, at, exact, n), err));
+        PG_TRY(pg__with_message(t, put_values(t, f, param, at, exact, n), err));
     }
 done:
     return st;
@@ -305,7 +305,7 @@ static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *o
 {
     if (i >= t->vars.n_params || n_elems != t->vars.n_elems[t->vars.order[i]])
         return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
-    return pg__told(t, get_values(t, f, t->vars.order[i], out), err);
+    return pg__with_message(t, get_values(t, f, t->vars.order[i], out), err);
 }
 
 pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)

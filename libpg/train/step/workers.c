@@ -88,12 +88,12 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     const pg_status st = pg__devices_staff(t, err);
     /* one thread feeds all devices that share a lane, if they have queues of their own */
     const size_t n = t->devs.is_split ? t->pool.cut.n_workers : t->pool.n_threads;
-    return st == PG_OK ? pg__thread_pool_new(&t->pool.team, n, err) : st;
+    return st == PG_OK ? pg__thread_pool_new(&t->pool.threads, n, err) : st;
 }
 
 void pg__workers_stop(pg_trainer *t)
 {
-    pg__thread_pool_free(t->pool.team);
+    pg__thread_pool_free(t->pool.threads);
     pg__steps_drop(&t->programs);
     pg__profile_drop(t);
     for (size_t w = 0; t->pool.workers && w < t->pool.n_threads; w++) {
@@ -114,7 +114,7 @@ void pg__workers_stop(pg_trainer *t)
     pg__mem_free(t->pool.landings);
     pg__mem_free(t->pool.arenas);
     pg__mem_free(t->pool.workers);
-    t->pool.team = NULL;
+    t->pool.threads = NULL;
     t->pool.arenas = NULL;
     t->pool.landings = NULL;
     t->pool.workers = NULL;

@@ -170,9 +170,9 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
     if (c->o->unwrap)
         return pg__plan_unwrap(&c->r, &u, err);
     if (c->r.v.f.verdict == PG_V_WRAPPER)
-        PG_TRY(pg__tell_note(&c->r, err,
-                             "this is a parallel wrapper's file, converted as it is; the option "
-                             "unwrap converts its one-device model"));
+        PG_TRY(pg__add_note(&c->r, err,
+                            "this is a parallel wrapper's file, converted as it is; the option "
+                            "unwrap converts its one-device model"));
     PG_TRY(pg__plan_copy_of(&c->r.plan, c->r.s, err));
 done:
     return st;
@@ -191,7 +191,7 @@ static pg_status find_graph(pg__convert *c, pg_err *err)
         if (st == PG_E_NOMEM)
             return pg__nomem(err);
         if (st != PG_OK) {
-            st = pg__tell_note(&c->r, err, "its model description is damaged and was left out");
+            st = pg__add_note(&c->r, err, "its model description is damaged and was left out");
             c->at.model_config.n = c->at.training_config.n = 0;
         }
         return st;
@@ -213,7 +213,7 @@ static pg_status change_dtype(pg__convert *c, pg_err *err)
             if (pg__dtype_is_float(c->at.tensors[i].take.from))
                 c->at.tensors[i].take.to = types[k];
         if (types[k] == PG_BF16 && c->target == PG_TO_H5)
-            return pg__tell_note(&c->r, err, "no Keras reads bfloat16 from a legacy .h5");
+            return pg__add_note(&c->r, err, "no Keras reads bfloat16 from a legacy .h5");
         return PG_OK;
     }
     return pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word));
@@ -238,9 +238,9 @@ pg_status pg__convert_lose_beside(pg__convert *c, pg_err *err)
     }
     c->at.n_state = n_kept;
     if (n && what)
-        return pg__tell_note(&c->r, err, "left out: %s", what);
-    return n ? pg__tell_note(&c->r, err, "left out: %zu dataset%s beside the weights", n,
-                             n == 1 ? "" : "s")
+        return pg__add_note(&c->r, err, "left out: %s", what);
+    return n ? pg__add_note(&c->r, err, "left out: %zu dataset%s beside the weights", n,
+                            n == 1 ? "" : "s")
              : PG_OK;
 }
 
@@ -249,9 +249,9 @@ static pg_status note_lost_state(pg__convert *c, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__convert_lose_beside(c, err));
     if (c->at.n_state)
-        PG_TRY(pg__tell_note(
-            &c->r, err, "optimizer state (%zu tensor%s) dropped: the format holds weights only",
-            c->at.n_state, c->at.n_state == 1 ? "" : "s"));
+        PG_TRY(pg__add_note(&c->r, err,
+                            "optimizer state (%zu tensor%s) dropped: the format holds weights only",
+                            c->at.n_state, c->at.n_state == 1 ? "" : "s"));
     for (size_t i = 0; i < c->at.n_state; i++)
         pg__mem_free(c->at.state[i].name);
     c->at.n_state = 0;
@@ -263,7 +263,7 @@ pg_status pg__convert_begin(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
     if (c->r.v.words.odd != PG_NONE && c->r.v.words.odd_is_flat)
-        PG_TRY(pg__tell_note(&c->r, err, "%s", c->r.v.f.reason));
+        PG_TRY(pg__add_note(&c->r, err, "%s", c->r.v.f.reason));
     PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
     if (c->at.shape == PG_SHAPE_FLAT)
         PG_TRY(pg__unflatten(c, err));
@@ -521,9 +521,9 @@ static pg_status tell_unwrapped(pg__convert *c, pg_err *err)
 {
     const pg_finding *f = &c->r.v.f;
     if (f->replicas && f->template_name)
-        return pg__tell_note(&c->r, err, "a wrapper of %zu replicas: \"%s\", its model, is taken",
-                             f->replicas, PG_SHOW(f->template_name));
-    return pg__tell_note(&c->r, err, "a parallel wrapper: the model in it is taken");
+        return pg__add_note(&c->r, err, "a wrapper of %zu replicas: \"%s\", its model, is taken",
+                            f->replicas, PG_SHOW(f->template_name));
+    return pg__add_note(&c->r, err, "a parallel wrapper: the model in it is taken");
 }
 
 /* A wrapper's template if requested, otherwise the contents of the file. */

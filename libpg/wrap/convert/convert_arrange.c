@@ -469,9 +469,9 @@ pg_status pg__arrange(pg__convert *c, pg__shape to, pg_err *err)
     else
         PG_TRY(pg__emit_layers(&next, &s, c->graph, err));
     if (s.attention && to == PG_SHAPE_PATHS)
-        PG_TRY(pg__tell_note(&c->r, err,
-                             "attention: groups named as Keras %d reads them, not Keras %d",
-                             c->dialect, 5 - c->dialect));
+        PG_TRY(pg__add_note(&c->r, err,
+                            "attention: groups named as Keras %d reads them, not Keras %d",
+                            c->dialect, 5 - c->dialect));
     pg__outline_replace(&c->at, &next);
 done:
     pg__slots_fini(&s);

@@ -122,7 +122,7 @@ static pg_status optimizer_to_3(pg__str *out, pg__convert *c, const char *text, 
     pg__strs notes = {0};
     PG_TRY(pg__optimizer_to_3(out, &notes, text, s, err));
     for (size_t i = 0; i < notes.n; i++)
-        PG_TRY(pg__tell_note(&c->r, err, "%s", notes.v[i]));
+        PG_TRY(pg__add_note(&c->r, err, "%s", notes.v[i]));
 done:
     pg__strs_fini(&notes);
     return st;
@@ -146,10 +146,10 @@ static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text,
         const pg__json_span named = class_name.n ? class_name : o;
         if (named.n && text[named.off] == '"')
             PG_TRY(pg__json_unquote(&name, text, named, err));
-        PG_TRY(pg__tell_note(&c->r, err,
-                             "optimizer %s dropped from the training configuration: it cannot be "
-                             "said in Keras 3; %s, which compile() takes by default, stands there",
-                             name.n ? PG_SHOW(name.s) : "of no name", by_default));
+        PG_TRY(pg__add_note(&c->r, err,
+                            "optimizer %s dropped from the training configuration: it cannot be "
+                            "said in Keras 3; %s, which compile() takes by default, stands there",
+                            name.n ? PG_SHOW(name.s) : "of no name", by_default));
     }
     PG_TRY(pg__str_printf(out, err,
                           "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
@@ -164,10 +164,10 @@ static pg_status tell_lost(pg__convert *c, const char *what, const pg__strs *los
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < lost->n && st == PG_OK; i++)
-        st = pg__tell_note(&c->r, err,
-                           "%s %s dropped from the training configuration: Keras 3 has no such "
-                           "one, or it is not Keras' own",
-                           what, lost->v[i]);
+        st = pg__add_note(&c->r, err,
+                          "%s %s dropped from the training configuration: Keras 3 has no such "
+                          "one, or it is not Keras' own",
+                          what, lost->v[i]);
     return st;
 }
 
@@ -364,8 +364,8 @@ static pg_status lose_state(pg__convert *c, const char *why, pg_err *err)
     for (size_t i = 0; i < c->at.n_state; i++)
         n += strncmp(c->at.state[i].name, "metrics/", 8) != 0;
     if (st == PG_OK)
-        st = n ? pg__tell_note(&c->r, err, "optimizer state (%zu tensor%s) dropped: %s", n,
-                               n == 1 ? "" : "s", why)
+        st = n ? pg__add_note(&c->r, err, "optimizer state (%zu tensor%s) dropped: %s", n,
+                              n == 1 ? "" : "s", why)
                : PG_OK;
     drop_state(&c->at);
     return st;
@@ -489,20 +489,20 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
     if (pg__json_is_null(text, from))
         return PG_OK;
     if (!keep && !to_3)
-        return pg__tell_note(&c->r, err, "training configuration dropped: %s",
-                             c->graph_is_own ? "Keras 2 and 3 write it differently"
-                                             : "the description is another one's");
+        return pg__add_note(&c->r, err, "training configuration dropped: %s",
+                            c->graph_is_own ? "Keras 2 and 3 write it differently"
+                                            : "the description is another one's");
     if (!to_3 && zip == (c->target == PG_TO_KERAS))
         return pg__str_add(out, text + from.off, from.n, err);
     PG_TRY(to_3 ? compile_args_3(out, c, text, from, zip, err)
                 : compile_args(out, &lost, text, from, !zip, c->dialect, err));
     if (lost && !out->n)
-        PG_TRY(pg__tell_note(&c->r, err,
-                             "training configuration dropped: its %s cannot be said in this "
-                             "container",
-                             lost));
+        PG_TRY(pg__add_note(&c->r, err,
+                            "training configuration dropped: its %s cannot be said in this "
+                            "container",
+                            lost));
     else if (lost)
-        PG_TRY(pg__tell_note(&c->r, err, "%s dropped from the training configuration", lost));
+        PG_TRY(pg__add_note(&c->r, err, "%s dropped from the training configuration", lost));
 done:
     return st;
 }
@@ -520,8 +520,8 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
                        "its description is Keras 1's, which later releases do not read; give "
                        "the model of a newer one, or write a .weights.h5");
     if (c->graph->dialect == 1)
-        return pg__tell_note(&c->r, err,
-                             "description dropped: later releases do not read Keras 1's");
+        return pg__add_note(&c->r, err,
+                            "description dropped: later releases do not read Keras 1's");
     const int same = (c->graph->dialect == 3) == (c->dialect == 3);
     if (same && (c->target == PG_TO_H5 || (c->dialect == 3 && c->target != PG_TO_KERAS)))
         return pg__str_add(out, text, n, err);

@@ -126,16 +126,15 @@ pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *chann
     if (how == PG_FLAT_SAME)
         return PG_OK;
     if (how == PG_FLAT_UNKNOWN || found == 0 || n % found)
-        return tell ? pg__tell_note(&c->r, err,
-                                    "%s: inputs kept in Keras' order of a Flatten or Reshape "
-                                    "before it; in PyTorch put channels last there",
-                                    PG_SHOW(l->name))
+        return tell ? pg__add_note(&c->r, err,
+                                   "%s: inputs kept in Keras' order of a Flatten or Reshape "
+                                   "before it; in PyTorch put channels last there",
+                                   PG_SHOW(l->name))
                     : PG_OK;
     *channels = found;
-    return tell
-               ? pg__tell_note(&c->r, err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
+    return tell ? pg__add_note(&c->r, err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
                                PG_SHOW(l->name))
-               : PG_OK;
+                : PG_OK;
 }
 
 static pg_status channels_of(turning *p, uint64_t *channels, uint64_t n)
@@ -252,11 +251,10 @@ static pg_status tell_epsilon(turning *p)
     if (p->n_norms == 0 || (p->epsilon == usual && !p->mixed_epsilons))
         return PG_OK;
     if (p->mixed_epsilons)
-        return pg__tell_note(
-            &p->c->r, p->err,
-            "normalisation: build its modules with the eps of each layer's config");
-    return pg__tell_note(&p->c->r, p->err, "normalisation: build its modules with eps=%g",
-                         p->epsilon);
+        return pg__add_note(&p->c->r, p->err,
+                            "normalisation: build its modules with the eps of each layer's config");
+    return pg__add_note(&p->c->r, p->err, "normalisation: build its modules with eps=%g",
+                        p->epsilon);
 }
 
 static pg_status turn_norm(turning *p)
@@ -520,9 +518,9 @@ static pg_status tell_outputs(pg__convert *c, pg_err *err)
     for (size_t k = 0; k < m->n_outputs && st == PG_OK; k++) {
         const pg__flattened order = pg__torch_output_order(c->graph, k);
         if (order != PG_FLAT_SAME)
-            st = pg__tell_note(&c->r, err, "output %s: features %s in PyTorch's order of a Flatten",
-                               PG_SHOW(m->layers[m->outputs[k].layer].name),
-                               order == PG_FLAT_TURNED ? "come" : "may come");
+            st = pg__add_note(&c->r, err, "output %s: features %s in PyTorch's order of a Flatten",
+                              PG_SHOW(m->layers[m->outputs[k].layer].name),
+                              order == PG_FLAT_TURNED ? "come" : "may come");
     }
     return st;
 }

@@ -387,7 +387,7 @@ pg_status pg__fill_from_torch(pg__slots *s, pg__convert *c, pg_err *err)
         s->v[i].filled = 1;
     }
     PG_TRY(check_used(&c->at, p.used, err));
-    PG_TRY(pg__tell_note(&c->r, err, "from PyTorch's layout into Keras'"));
+    PG_TRY(pg__add_note(&c->r, err, "from PyTorch's layout into Keras'"));
 done:
     pg__mem_free(p.used);
     pg__mem_free(index);

@@ -35,10 +35,10 @@ static pg_status tell_unreachable(pg__rewrite *r, pg_err *err)
     const pg__quoted in = pg__quote(r->in);
     if (n == 0)
         return PG_OK;
-    return pg__tell_note(r, err,
-                         "%s bytes of the file are out of reach since an earlier change; a "
-                         "copy leaves them behind: pgconvert %s NEW.h5",
-                         PG_NUM(n), strcmp(in.s, PG_UNQUOTABLE) == 0 ? "IN" : in.s);
+    return pg__add_note(r, err,
+                        "%s bytes of the file are out of reach since an earlier change; a "
+                        "copy leaves them behind: pgconvert %s NEW.h5",
+                        PG_NUM(n), strcmp(in.s, PG_UNQUOTABLE) == 0 ? "IN" : in.s);
 }
 
 /* ---- refusals --------------------------------------------------------------------------------
@@ -126,15 +126,15 @@ static pg_status tell_leftovers(pg__rewrite *r, pg_err *err)
     if (pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL)) {
         for (size_t i = 0; r->v.graph && i < r->v.f.n_slices; i++)
             PG_TRY(pg__str_printf(&names, err, "%s%s", i ? ", " : "", r->v.f.slices[i]));
-        PG_TRY(pg__tell_note(r, err, "the old model_config stays in the file, out of reach%s%s%s",
-                             names.n ? "; so does the Python bytecode of " : "",
-                             names.n ? PG_SHOW(names.s) : "",
-                             names.n ? ", which a new file would not hold" : ""));
+        PG_TRY(pg__add_note(r, err, "the old model_config stays in the file, out of reach%s%s%s",
+                            names.n ? "; so does the Python bytecode of " : "",
+                            names.n ? PG_SHOW(names.s) : "",
+                            names.n ? ", which a new file would not hold" : ""));
     }
     if (pg__plan_n_state(&r->plan) < pg_store_n_state(r->s))
-        PG_TRY(pg__tell_note(r, err,
-                             "dropped optimizer state stays in the file, out of reach; a "
-                             "new file would be smaller"));
+        PG_TRY(pg__add_note(r, err,
+                            "dropped optimizer state stays in the file, out of reach; a "
+                            "new file would be smaller"));
 done:
     pg__str_fini(&names);
     return st;
@@ -184,14 +184,14 @@ static pg_status tell_surroundings(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     const uint64_t n_behind = pg__h5_trailing(pg__keras_h5_of(r->s)->h5);
     if (!pg__flip_is_locked(r->file))
-        PG_TRY(pg__tell_note(r, err,
-                             "this file system has no locks: nothing keeps other programs from "
-                             "writing to it meanwhile"));
+        PG_TRY(pg__add_note(r, err,
+                            "this file system has no locks: nothing keeps other programs from "
+                            "writing to it meanwhile"));
     if (n_behind)
-        PG_TRY(pg__tell_note(r, err,
-                             "removes what follows the end of its data, as after a stopped run: %s "
-                             "byte%s",
-                             PG_NUM(n_behind), n_behind == 1 ? "" : "s"));
+        PG_TRY(pg__add_note(r, err,
+                            "removes what follows the end of its data, as after a stopped run: %s "
+                            "byte%s",
+                            PG_NUM(n_behind), n_behind == 1 ? "" : "s"));
 done:
     return st;
 }

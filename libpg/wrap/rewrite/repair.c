@@ -135,9 +135,9 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < a->missing.n; i++)
-        PG_TRY(pg__tell_missing(r, err, "%s", a->missing.v[i]));
+        PG_TRY(pg__add_missing(r, err, "%s", a->missing.v[i]));
     for (size_t i = 0; i < a->extra.n; i++)
-        PG_TRY(pg__tell_extra(r, err, "%s", a->extra.v[i]));
+        PG_TRY(pg__add_extra(r, err, "%s", a->extra.v[i]));
     if ((a->missing.n || a->extra.n) && !o->partial) {
         st = pg_fail(err, PG_E_MISMATCH,
                      "does not fit %s: %zu layer%s missing, %zu extra; nothing written",
@@ -149,7 +149,7 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
         goto done;
     }
     if (a->missing.n || a->extra.n)
-        PG_TRY(pg__tell_note(r, err, "a partial file loads with by_name=True only"));
+        PG_TRY(pg__add_note(r, err, "a partial file loads with by_name=True only"));
 done:
     return st;
 }
@@ -205,11 +205,11 @@ static pg_status one_to_one(pg__rewrite *r, const pg__model *m, const fit *f, pg
         PG_TRY(plan_layer(r, &m->layers[i], from, f, err));
     }
     if (f->align.by_order)
-        PG_TRY(pg__tell_note(
+        PG_TRY(pg__add_note(
             r, err,
             "layers paired by position: names differ from the model's, kinds and shapes agree"));
     if (!changed && !f->align.missing.n && !f->align.extra.n)
-        PG_TRY(pg__tell_note(r, err, "it fits the model as it is"));
+        PG_TRY(pg__add_note(r, err, "it fits the model as it is"));
 done:
     return st;
 }
@@ -231,8 +231,8 @@ static pg_status full_texts(pg__rewrite *r, const pg__graph *like, const pg_unwr
     if (o->weights_only || !whole)
         return o->weights_only
                    ? PG_OK
-                   : pg__tell_note(
-                         r, err, "written as weights only: no model config describes this output");
+                   : pg__add_note(r, err,
+                                  "written as weights only: no model config describes this output");
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, like->text, like->n_text, err));
     for (size_t i = 0; i < r->plan.n_items; i++) {
         moved |= r->plan.items[i].src < last;
@@ -240,11 +240,11 @@ static pg_status full_texts(pg__rewrite *r, const pg__graph *like, const pg_unwr
     }
     if (training) {
         PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_TRAINING_CONFIG, training, n, err));
-        PG_TRY(pg__tell_kept(r, err, "training_config"));
+        PG_TRY(pg__add_kept(r, err, "training_config"));
     }
     r->plan.keep_state = !moved && !o->no_optimizer;
     if (moved && pg_store_n_state(r->s))
-        PG_TRY(pg__tell_note(r, err, "optimizer state left out: layers were reordered"));
+        PG_TRY(pg__add_note(r, err, "optimizer state left out: layers were reordered"));
 done:
     return st;
 }
@@ -264,9 +264,8 @@ static pg_status wrap_into(pg__rewrite *r, const pg__graph *like, size_t nested,
             PG_TRY(pg__plan_flat(r, t, like->dialect, err));
     }
     r->rep.action = "wrapped";
-    PG_TRY(pg__tell_template(r, m->layers[nested].name, err));
-    PG_TRY(
-        pg__tell_note(r, err, "which weights are frozen was taken from the model's description"));
+    PG_TRY(pg__add_template(r, m->layers[nested].name, err));
+    PG_TRY(pg__add_note(r, err, "which weights are frozen was taken from the model's description"));
     PG_TRY(full_texts(r, like, o, 1, err));
 done:
     return st;
@@ -334,7 +333,7 @@ pg_status pg__repair(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts
     PG_TRY(pg__leaves_of(&f.leaves, m, like->dialect, err));
     if (n == 1 && pg__fits_template(r->s, only, m, like->dialect, NULL) == PG_OK) {
         PG_TRY(pg__plan_template(r, only, m, like->dialect, 1, err));
-        PG_TRY(pg__tell_template(r, pg_store_layer(r->s, only)->name, err));
+        PG_TRY(pg__add_template(r, pg_store_layer(r->s, only)->name, err));
         r->rep.action = "unwrapped";
         PG_TRY(full_texts(r, like, o, 1, err));
         goto done;

@@ -39,14 +39,14 @@ static pg_status add(char ***list, size_t *n, pg_err *err, const char *fmt, va_l
     return pg__finding_add(list, n, line, err);
 }
 
-#define DEFINE_TELL(what, list, count)                                           \
-    pg_status pg__tell_##what(pg__rewrite *r, pg_err *err, const char *fmt, ...) \
-    {                                                                            \
-        va_list ap;                                                              \
-        va_start(ap, fmt);                                                       \
-        const pg_status st = add(&r->rep.list, &r->rep.count, err, fmt, ap);     \
-        va_end(ap);                                                              \
-        return st;                                                               \
+#define DEFINE_TELL(what, list, count)                                          \
+    pg_status pg__add_##what(pg__rewrite *r, pg_err *err, const char *fmt, ...) \
+    {                                                                           \
+        va_list ap;                                                             \
+        va_start(ap, fmt);                                                      \
+        const pg_status st = add(&r->rep.list, &r->rep.count, err, fmt, ap);    \
+        va_end(ap);                                                             \
+        return st;                                                              \
     }
 
 DEFINE_TELL(removed, removed, n_removed)
@@ -55,7 +55,7 @@ DEFINE_TELL(note, notes, n_notes)
 DEFINE_TELL(missing, missing, n_missing)
 DEFINE_TELL(extra, extra, n_extra)
 
-pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err)
+pg_status pg__add_template(pg__rewrite *r, const char *name, pg_err *err)
 {
     char *copy = pg__mem_strdup(name);
     if (!copy)
@@ -106,7 +106,7 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     }
     r->plan.src = r->s;
     if (st == PG_OK && pg_store_others(r->s))
-        st = pg__tell_note(r, err, "left out: %s", pg_store_others(r->s));
+        st = pg__add_note(r, err, "left out: %s", pg_store_others(r->s));
     return st;
 }
 
@@ -190,19 +190,19 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
         }
     }
     if (!best && (f == &pg__fmt_keras_zip || f == &pg__fmt_keras_v3))
-        return pg__tell_note(r, err, "Keras knows such a file by its name: it must end in %s",
-                             f->suffixes);
+        return pg__add_note(r, err, "Keras knows such a file by its name: it must end in %s",
+                            f->suffixes);
     if (!best || best == f)
         return PG_OK;
     if (!best->write && best == pg__format_of(r->s) && pg_store_n_layers(r->s) == 0)
         return fail_read_only(r, n_best, err);
     const char *suffix = r->out + strlen(r->out) - n_best;
     if (f == &pg__fmt_keras_h5 && (best == &pg__fmt_keras_v3 || suffix_of(best, r->in)))
-        return pg__tell_note(
+        return pg__add_note(
             r, err, "Keras 2.12 and later read *%s as another layout; they want this file as .h5",
             suffix);
     if (is_hdf5(f) && is_hdf5(best))
-        return pg__tell_note(
+        return pg__add_note(
             r, err, "Keras reads *%s as the old layout; this file must be called .weights.h5",
             suffix);
     (void)pg_fail(err, PG_E_ARG,
@@ -300,8 +300,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     if (!r->write->in_place)
         PG_TRY(check_suffix(r, f, err));
     if (r->v.misfit && !r->plan.model_config)
-        PG_TRY(pg__tell_note(r, err, "weights only: model_config could not be used (%s)",
-                             r->v.misfit));
+        PG_TRY(
+            pg__add_note(r, err, "weights only: model_config could not be used (%s)", r->v.misfit));
     PG_TRY(count(r, err));
     if (r->write->in_place)
         return pg__in_place_save(r, f, err);

@@ -32,7 +32,7 @@ static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__ver
     if (!g)
         return PG_OK;
     if (!text || !lv->tmpl)
-        return pg__tell_note(
+        return pg__add_note(
             r, err,
             "written as weights only: a full wrapper needs the config of one, given as like");
     const pg__json_step config[] = {PG_JKEY("config"), {0}};
@@ -41,7 +41,7 @@ static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__ver
                          lv->graph->text + lv->tmpl->config_span.off, lv->tmpl->config_span.n,
                          err));
     if (!same) {
-        st = pg__tell_note(
+        st = pg__add_note(
             r, err, "written as weights only: the two files describe their template differently");
         goto done;
     }
@@ -50,11 +50,11 @@ static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__ver
     if (text) {
         PG_TRY(pg__text_training(&training, text, n, &lv->originals, &lv->outputs, &clash, err));
         PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_TRAINING_CONFIG, training.s, training.n, err));
-        PG_TRY(pg__tell_kept(r, err, "training_config"));
+        PG_TRY(pg__add_kept(r, err, "training_config"));
     }
     r->plan.keep_state = 1;
     if (pg_store_n_state(r->s))
-        PG_TRY(pg__tell_kept(r, err, "optimizer state (%zu tensors)", pg_store_n_state(r->s)));
+        PG_TRY(pg__add_kept(r, err, "optimizer state (%zu tensors)", pg_store_n_state(r->s)));
 done:
     pg__str_fini(&training);
     return st;
@@ -76,8 +76,8 @@ static pg_status wrap_like_h5(pg__rewrite *r, const pg_store *like, const pg__ve
                 pg__plan_add(&r->plan, pairs[k], pg_store_weight(like, t->first + k)->name, err));
     }
     if (renumbered)
-        PG_TRY(pg__tell_note(r, err, "names differ in their numbers only; paired by these"));
-    PG_TRY(pg__tell_template(r, t->name, err));
+        PG_TRY(pg__add_note(r, err, "names differ in their numbers only; paired by these"));
+    PG_TRY(pg__add_template(r, t->name, err));
     PG_TRY(take_config(r, like, lv, err));
 done:
     pg__mem_free(pairs);
@@ -138,7 +138,7 @@ static pg_status wrap_like_prefix(pg__rewrite *r, const pg_store *like, const pg
         PG_TRY(add_same(r, &own, pg_store_weight(like, i), own_name.s, used, err));
     }
     PG_TRY(all_used(r, used, err));
-    PG_TRY(pg__tell_template(r, lv->f.template_name, err));
+    PG_TRY(pg__add_template(r, lv->f.template_name, err));
     r->plan.keep_state = 1;
 done:
     pg__mem_free(used);
@@ -293,7 +293,7 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
             if (is_untrained(r->s, w) == statistics)
                 PG_TRY(pg__plan_add(&r->plan, i, w->name, err));
         }
-    PG_TRY(pg__tell_note(
+    PG_TRY(pg__add_note(
         r, err,
         "assumed: nothing frozen (the file does not say; a wrapper's, given as like, would)"));
 done:
@@ -317,16 +317,16 @@ static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name,
     const int is_guess = !name && !e->own_name;
     name = name ? name : e->own_name ? e->own_name : automatic;
     PG_TRY(pg__plan_add_layer(&r->plan, name, strlen(name), PG_NONE, err));
-    PG_TRY(pg__tell_template(r, name, err));
+    PG_TRY(pg__add_template(r, name, err));
     if (r->v.graph && all_known(r->v.graph, NULL))
         PG_TRY(pg__plan_flat(r, r->v.graph->root, r->v.graph->dialect, err));
     else
         PG_TRY(flat_by_names(r, err));
     if (is_guess)
-        PG_TRY(pg__tell_note(r, err,
-                             "assumed: the model is called \"%s\" (the file does not say; the "
-                             "option name does)",
-                             name));
+        PG_TRY(pg__add_note(r, err,
+                            "assumed: the model is called \"%s\" (the file does not say; the "
+                            "option name does)",
+                            name));
 done:
     return st;
 }
@@ -400,7 +400,7 @@ static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
     PG_TRY(check_name(r, err));
     r->rep.replicas = o->n_replicas;
     if (r->v.graph)
-        PG_TRY(pg__tell_note(
+        PG_TRY(pg__add_note(
             r, err,
             "written as weights only: a full wrapper needs the config of one, given as like"));
 done:
@@ -418,7 +418,7 @@ static pg_status wrap_like(pg__rewrite *r, pg_store *like, pg_err *err)
     const char *path = pg__store_path(like);
     PG_TRY(pg__judge(&v, like, err));
     if (v.f.verdict == PG_V_AMBIGUOUS && pg__store_is_legacy(like) && v.layer != PG_NONE)
-        PG_TRY(pg__tell_note(
+        PG_TRY(pg__add_note(
             r, err, "by its names %s may be no wrapper; its layers were taken over as they are",
             PG_SHOW(path)));
     else if (v.f.verdict != PG_V_WRAPPER)

@@ -72,7 +72,7 @@ static pg_status config(pg__rewrite *r, const pg__verdict *lv, pg_err *err)
     PG_TRY(pg__text_zip(&text, lv->graph->text, (pg__json_span){0, lv->graph->n_text}, g,
                         &lv->originals, &lv->outputs, err));
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, text.s, text.n, err));
-    PG_TRY(pg__tell_kept(r, err, "compile_config"));
+    PG_TRY(pg__add_kept(r, err, "compile_config"));
 done:
     pg__str_fini(&text);
     return st;
@@ -108,7 +108,7 @@ pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict
             "does not fit the template: it holds %zu tensors, the template %zu; nothing written",
             pg_store_n_weights(r->s), n_used);
     r->plan.keep_state = 1;
-    PG_TRY(pg__tell_template(r, lv->f.template_name, err));
+    PG_TRY(pg__add_template(r, lv->f.template_name, err));
 done:
     pg__str_fini(&group);
     pg__index_fini(&groups);

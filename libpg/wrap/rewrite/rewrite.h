@@ -19,7 +19,7 @@ typedef struct pg__rewrite {
     pg__verdict v;
     pg__plan plan;
     pg__graph *like;       /* the model of --like, or NULL */
-    pg_rewrite_report rep; /* lists of it are filled by pg__tell_*() */
+    pg_rewrite_report rep; /* lists of it are filled by pg__add_*() */
 } pg__rewrite;
 
 /* Opens r->in, locked for a change in place, and judges it. Messages name the file. */
@@ -62,12 +62,12 @@ pg_status pg__keep_metadata(pg__str *out, const pg_store *s, int all, pg_err *er
 pg_status pg__note_provenance(pg_store *s, const pg_write_opts *w, pg_err *err);
 
 /* Lines of the report. */
-pg_status pg__tell_removed(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-pg_status pg__tell_kept(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-pg_status pg__tell_note(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-pg_status pg__tell_missing(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-pg_status pg__tell_extra(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err);
+pg_status pg__add_removed(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__add_kept(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__add_note(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__add_missing(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__add_extra(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__add_template(pg__rewrite *r, const char *name, pg_err *err);
 
 /* ---- template.c: legacy layout, the template is known ---- */
 

@@ -196,7 +196,7 @@ pg_status pg__plan_template(pg__rewrite *r, size_t layer, const pg__model *m, in
         layer_of[i] = p.leaves.v[p.placing.leaf[i]].top;
     if (p.placing.how == PG_BY_ORDER && rename) {
         PG_TRY(rename_all(names, &p, err));
-        PG_TRY(pg__tell_note(
+        PG_TRY(pg__add_note(
             r, err,
             "placed by order: the names differ from the model's, kinds, shapes and order agree"));
     }

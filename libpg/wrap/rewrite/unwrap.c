@@ -35,7 +35,7 @@ static pg_status note_who_loads_it(pg__rewrite *r, pg_err *err)
     if (strcmp(r->rep.action, "unwrapped") == 0)
         PG_TRY(pg__loads_in(&text, &r->plan, err));
     if (text.n)
-        PG_TRY(pg__tell_note(r, err, "%s", text.s));
+        PG_TRY(pg__add_note(r, err, "%s", text.s));
 done:
     pg__str_fini(&text);
     return st;

@@ -38,20 +38,20 @@ static pg_status tell_wrapper(pg__rewrite *r, const char *name, pg_err *err)
     pg_status st = PG_OK;
     const pg_finding *f = &r->v.f;
     r->rep.action = "unwrapped";
-    PG_TRY(pg__tell_template(r, name, err));
+    PG_TRY(pg__add_template(r, name, err));
     if (f->verdict != PG_V_WRAPPER && f->verdict != PG_V_AMBIGUOUS)
         goto done;
     r->rep.replicas = f->replicas;
     for (size_t i = 0; i < f->n_slices; i++)
-        PG_TRY(pg__tell_removed(
+        PG_TRY(pg__add_removed(
             r, err, "%s%s", PG_SHOW(f->slices[i]),
             r->v.graph && i + 1 == f->n_slices ? " (Python bytecode, not executed)" : ""));
     for (size_t i = 0; i < f->n_merges; i++)
-        PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
+        PG_TRY(pg__add_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
-        PG_TRY(pg__tell_note(r, err, "likely a wrapper: its %s",
-                             r->v.graph ? "slices do not say which part of the batch they take"
-                                        : "merge does not carry the name of a layer inside"));
+        PG_TRY(pg__add_note(r, err, "likely a wrapper: its %s",
+                            r->v.graph ? "slices do not say which part of the batch they take"
+                                       : "merge does not carry the name of a layer inside"));
 done:
     return st;
 }
@@ -69,9 +69,9 @@ static pg_status training_config(pg__rewrite *r, pg_err *err)
         return PG_OK;
     PG_TRY(pg__text_training(&text, training, n, &r->v.outputs, &r->v.originals, &clash, err));
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));
-    PG_TRY(pg__tell_kept(r, err, "training_config"));
+    PG_TRY(pg__add_kept(r, err, "training_config"));
     if (clash)
-        PG_TRY(pg__tell_note(
+        PG_TRY(pg__add_note(
             r, err,
             "training_config still names the wrapper's outputs: two outputs of the template "
             "have one name"));
@@ -96,7 +96,7 @@ static pg_status full_texts(pg__rewrite *r, const pg__layer *entry, int trained,
     PG_TRY(training_config(r, err));
     r->plan.keep_state = !o->no_optimizer;
     if (r->plan.keep_state && pg_store_n_state(r->s))
-        PG_TRY(pg__tell_kept(r, err, "optimizer state (%zu tensors)", pg_store_n_state(r->s)));
+        PG_TRY(pg__add_kept(r, err, "optimizer state (%zu tensors)", pg_store_n_state(r->s)));
 done:
     pg__str_fini(&text);
     return st;
@@ -230,15 +230,15 @@ static pg_status by_names(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     PG_TRY(pg__plan_groups(&r->plan, &g, group_name, &order, err));
     PG_TRY(tell_wrapper(r, pg_store_layer(r->s, layer)->name, err));
     if (order.n > 1)
-        PG_TRY(pg__tell_note(r, err,
-                             "order inferred from names and shapes, no other one fits; weightless "
-                             "layers are unknown"));
+        PG_TRY(pg__add_note(r, err,
+                            "order inferred from names and shapes, no other one fits; weightless "
+                            "layers are unknown"));
     else
-        PG_TRY(pg__tell_note(r, err,
-                             "all weights belong to one layer; weightless layers are unknown"));
+        PG_TRY(
+            pg__add_note(r, err, "all weights belong to one layer; weightless layers are unknown"));
     if (order.stripped)
-        PG_TRY(pg__tell_note(r, err,
-                             "layer names assumed: those of the weights without their suffix"));
+        PG_TRY(
+            pg__add_note(r, err, "layer names assumed: those of the weights without their suffix"));
 done:
     pg__order_fini(&order);
     return st;
@@ -251,9 +251,9 @@ static pg_status by_like(pg__rewrite *r, const pg__graph *like, const pg__layer 
     PG_TRY(pg__plan_template(r, r->v.layer, m, like->dialect, 1, err));
     PG_TRY(tell_wrapper(r, pg_store_layer(r->s, r->v.layer)->name, err));
     if (inner)
-        PG_TRY(pg__tell_note(r, err,
-                             "the given model is a wrapper itself: its template \"%s\" was used",
-                             PG_SHOW(inner->name)));
+        PG_TRY(pg__add_note(r, err,
+                            "the given model is a wrapper itself: its template \"%s\" was used",
+                            PG_SHOW(inner->name)));
 done:
     return st;
 }

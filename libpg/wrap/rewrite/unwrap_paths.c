@@ -371,7 +371,7 @@ static pg_status check_like(pg__rewrite *r, const char *group, const pg__model *
     const pg__layer *inner = NULL;
     const char *word = pg__v3_container(r->s);
     if (word && strcmp(word, "layers") != 0)
-        return pg__tell_note(
+        return pg__add_note(
             r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
     PG_TRY(pg__like_template(&inner, r->like, err));
     const pg__model *given = inner ? inner->model : r->like->root;
@@ -399,11 +399,11 @@ static pg_status tell_state(pg__rewrite *r, pg_err *err)
         if (pg__plan_keeps_state(&r->plan, i))
             ++*(pg__v3_is_state(pg_store_state(r->s, i)->name) ? &n : &n_beside);
     if (n)
-        PG_TRY(pg__tell_kept(r, err, "optimizer and metrics (%zu tensors)", n));
+        PG_TRY(pg__add_kept(r, err, "optimizer and metrics (%zu tensors)", n));
     if (beside && n_beside)
-        PG_TRY(pg__tell_kept(r, err, "%s", beside));
+        PG_TRY(pg__add_kept(r, err, "%s", beside));
     else if (beside)
-        PG_TRY(pg__tell_note(r, err, "left out: %s", beside));
+        PG_TRY(pg__add_note(r, err, "left out: %s", beside));
 done:
     return st;
 }
@@ -415,19 +415,19 @@ static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_e
     const pg_finding *f = &r->v.f;
     r->rep.action = "unwrapped";
     r->rep.replicas = f->verdict == PG_V_WRAPPER && trained ? f->replicas : 0;
-    PG_TRY(pg__tell_template(r, o->template_name ? o->template_name : f->template_name, err));
+    PG_TRY(pg__add_template(r, o->template_name ? o->template_name : f->template_name, err));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_slices; i++)
-        PG_TRY(pg__tell_removed(
+        PG_TRY(pg__add_removed(
             r, err, "%s%s", PG_SHOW(f->slices[i]),
             r->v.graph && i + 1 == f->n_slices ? " (Python bytecode, not executed)" : ""));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_merges; i++)
-        PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
+        PG_TRY(pg__add_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (r->plan.model_config && trained && is_compiled(r->v.graph))
-        PG_TRY(pg__tell_kept(r, err, "compile_config"));
+        PG_TRY(pg__add_kept(r, err, "compile_config"));
     PG_TRY(tell_state(r, err));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
-        PG_TRY(pg__tell_note(r, err, "likely a wrapper: %s",
-                             f->n_evidence ? f->evidence[f->n_evidence - 1] : f->reason));
+        PG_TRY(pg__add_note(r, err, "likely a wrapper: %s",
+                            f->n_evidence ? f->evidence[f->n_evidence - 1] : f->reason));
 done:
     return st;
 }
@@ -460,7 +460,7 @@ static pg_status copy_checked(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *e
     }
     r->plan.keep_state = !o->weights_only && !o->no_optimizer;
     r->rep.action = "repaired";
-    PG_TRY(pg__tell_note(r, err, "it fits the model as it is; copied"));
+    PG_TRY(pg__add_note(r, err, "it fits the model as it is; copied"));
 done:
     return st;
 }

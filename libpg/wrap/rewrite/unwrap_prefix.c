@@ -150,7 +150,8 @@ static pg_status check_copies(const names *l, pg_err *err)
         }
         if (want && run != want)
             return pg_fail(err, PG_E_MISMATCH,
-                           "\"%s\" occurs %zu times, other tensors %zu times: not copies of one model; nothing written",
+                           "\"%s\" occurs %zu times, other tensors %zu times: not copies of one "
+                           "model; nothing written",
                            PG_SHOW(l->sorted[i - 1]->name), run, want);
         want = run;
         run = 1;
@@ -161,7 +162,8 @@ static pg_status check_copies(const names *l, pg_err *err)
 static pg_status check_asked(const pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     if (o->template_name)
-        return pg_fail(err, PG_E_ARG, "a template's name is for Keras files; this one has no layers");
+        return pg_fail(err, PG_E_ARG,
+                       "a template's name is for Keras files; this one has no layers");
     if (o->like && o->strip_prefix)
         return pg_fail(err, PG_E_ARG, "like and strip_prefix both say what the names become");
     if (o->strip_prefix && *o->strip_prefix)
@@ -194,28 +196,28 @@ static pg_status tell(pg__rewrite *r, const names *l, const pg_unwrap_opts *o, c
     const char *prefix = o->strip_prefix;
     pg_status st = PG_OK;
     r->rep.action = prefix || (w->prefix && !o->like) ? "prefix removed" : "words removed";
-    PG_TRY(pg__tell_template(r, prefix ? prefix : o->like ? words : r->v.f.template_name, err));
+    PG_TRY(pg__add_template(r, prefix ? prefix : o->like ? words : r->v.f.template_name, err));
     if (prefix)
         return PG_OK;
     if (!o->like && begin_with_module(l))
-        PG_TRY(pg__tell_note(r, err,
-                             "every name still begins with \"module.\": a child of that name is "
-                             "left alone; the option strip-prefix takes more"));
+        PG_TRY(pg__add_note(r, err,
+                            "every name still begins with \"module.\": a child of that name is "
+                            "left alone; the option strip-prefix takes more"));
     if (!o->like && w->inner != PG_NONE)
-        PG_TRY(pg__tell_note(r, err,
-                             "\"module\" is left in \"%s\": a child that is called so, or a "
-                             "DataParallel within the model; the option like, with a file of the "
-                             "bare model's names, settles it",
-                             PG_SHOW(pg_store_weight(r->s, w->inner)->name)));
+        PG_TRY(pg__add_note(r, err,
+                            "\"module\" is left in \"%s\": a child that is called so, or a "
+                            "DataParallel within the model; the option like, with a file of the "
+                            "bare model's names, settles it",
+                            PG_SHOW(pg_store_weight(r->s, w->inner)->name)));
     if (w->counter != PG_NONE)
-        PG_TRY(pg__tell_note(r, err,
-                             "left out: n_averaged, which counts the models that "
-                             "AveragedModel averaged"));
+        PG_TRY(pg__add_note(r, err,
+                            "left out: n_averaged, which counts the models that "
+                            "AveragedModel averaged"));
     if (n_merged)
-        PG_TRY(pg__tell_note(r, err,
-                             "%zu tensor%s that would have the name of another one %s equal to "
-                             "it: one of each is kept",
-                             n_merged, n_merged == 1 ? "" : "s", n_merged == 1 ? "is" : "are"));
+        PG_TRY(pg__add_note(r, err,
+                            "%zu tensor%s that would have the name of another one %s equal to "
+                            "it: one of each is kept",
+                            n_merged, n_merged == 1 ? "" : "s", n_merged == 1 ? "is" : "are"));
 done:
     return st;
 }

@@ -29,7 +29,7 @@ typedef struct board {
 
 struct pg__coll {
     size_t n, first, n_all;
-    pg__patience patience;
+    pg__timeout timeout;
     board *b;
     size_t board_bytes; /* 0: it is this process' */
     pg__rt **rt;
@@ -55,13 +55,13 @@ pg_status pg__coll_id(unsigned char id[PG_GROUP_ID], pg_err *err)
 /* Until all are there, or it is given up. */
 static void meet_at(pg__coll *c, size_t rank)
 {
-    const char *patience = getenv("FAKE_CUDA_PATIENCE");
-    const double until = seconds() + (patience ? atof(patience) : c->patience.seconds);
+    const char *timeout = getenv("FAKE_CUDA_PATIENCE");
+    const double until = seconds() + (timeout ? atof(timeout) : c->timeout.seconds);
     const uint64_t mine = atomic_fetch_add(&c->b->came[c->first + rank], 1) + 1;
     for (size_t k = 0; k < c->n_all && !c->broken;) {
         if (atomic_load(&c->b->came[k]) >= mine)
             k++;
-        else if (seconds() > until || (c->patience.ends && c->patience.ends(c->patience.of)))
+        else if (seconds() > until || (c->timeout.ends && c->timeout.ends(c->timeout.of)))
             c->broken = 1;
         else
             (void)nanosleep(&(struct timespec){0, 20000}, NULL);
@@ -106,7 +106,7 @@ pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
     c->n = n;
     c->first = among ? among->first : 0;
     c->n_all = among ? among->n_all : n;
-    c->patience = among ? among->patience : (pg__patience){.seconds = 10};
+    c->timeout = among ? among->timeout : (pg__timeout){.seconds = 10};
     if (c->n_all > MAX_RANKS)
         abort();
     open_board(c, among);
@@ -200,7 +200,7 @@ pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_
                        err);
 }
 
-pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err)
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__timeout *p, pg_err *err)
 {
     const pg_status st = pg__rt_sync(c->rt[rank], err);
     if (st != PG_OK || !c->broken)

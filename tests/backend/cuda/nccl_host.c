@@ -1,6 +1,6 @@
 /* nccl_host.c - what coll_nccl.c calls of NCCL, and of the CUDA runtime, on the GPU of plain C
  * (host.h): a libnccl.so.2 whose communicators do not block, as it asks for, so that the polling,
- * the patience and the giving up show without a GPU, in one process or in several. One sum at a
+ * the timeout and the giving up show without a GPU, in one process or in several. One sum at a
  * time. */
 #include "host.h"
 

@@ -39,7 +39,7 @@ static void *take_part(void *arg)
     r->st = r->root < N_RANKS ? pg__coll_broadcast(r->coll, r->number, r->p, N, r->root, &r->err)
                               : pg__coll_sum(r->coll, r->number, r->p, N, &r->err);
     if (r->st == PG_OK)
-        r->st = pg__coll_check(r->coll, r->number, &(pg__patience){.seconds = r->timeout}, &r->err);
+        r->st = pg__coll_check(r->coll, r->number, &(pg__timeout){.seconds = r->timeout}, &r->err);
     return NULL;
 }
 
@@ -159,7 +159,7 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void **state)
     free(r);
 }
 
-/* Nobody has to wait for the patience of the others. */
+/* Nobody has to wait for the timeout of the others. */
 static void what_is_given_up_is_not_waited_for(void **state)
 {
     rank *r = calloc(N_RANKS, sizeof *r);
@@ -204,7 +204,7 @@ static int is_right(size_t n, const pg__group_place *among, int n_sums)
 
 static void ranks_of_two_processes_sum(void **state)
 {
-    pg__group_place among = {.n_all = N_RANKS, .patience = {.seconds = 20}};
+    pg__group_place among = {.n_all = N_RANKS, .timeout = {.seconds = 20}};
     int status = -1;
     (void)state;
     assert_ok(pg__coll_id(among.id, NULL));
@@ -223,15 +223,15 @@ static int is_over(void *of)
     return ++*(int *)of > 3;
 }
 
-/* Until there is no patience, or nobody to wait for. */
+/* Until there is no timeout, or nobody to wait for. */
 static void another_process_that_does_not_come_is_named_as_such(void **state)
 {
     int asked = 0;
-    const pg__patience all[] = {{.seconds = 0.2}, {60, is_over, &asked}};
+    const pg__timeout all[] = {{.seconds = 0.2}, {60, is_over, &asked}};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         rank *r = calloc(N_RANKS, sizeof *r);
-        pg__group_place among = {.n_all = N_RANKS, .patience = all[i]};
+        pg__group_place among = {.n_all = N_RANKS, .timeout = all[i]};
         pg_err err = {0};
         assert_ok(pg__coll_id(among.id, NULL));
         assert_int_equal(try_some(r, 1, &among, &err), PG_E_PEER);

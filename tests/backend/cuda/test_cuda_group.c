@@ -45,7 +45,7 @@ static void *work(void *arg)
         assert_ok(cuda()->flat.accumulate(r->dev, r->sum, r->one, N));
         assert_ok(cuda()->get(r->dev, r->found, r->sum, sizeof r->found));
     }
-    r->st = cuda()->group.wait(r->group, r->number, &(pg__patience){.seconds = 30}, &err);
+    r->st = cuda()->group.wait(r->group, r->number, &(pg__timeout){.seconds = 30}, &err);
     r->behind = peek(r->later);
     if (!r->joins)
         r->found[N - 1] = peek(r->sum);
@@ -138,7 +138,7 @@ static void a_group_that_is_dropped_can_be_closed(void **state)
     assert_ok(cuda()->group.join(r[0].group, 0, r[0].dev));
     cuda()->group.drop(r[0].group);
     assert_ok(cuda()->sync(r[0].dev)); /* returns */
-    assert_int_equal(cuda()->group.wait(r[0].group, 0, &(pg__patience){.seconds = 1}, &err),
+    assert_int_equal(cuda()->group.wait(r[0].group, 0, &(pg__timeout){.seconds = 1}, &err),
                      PG_E_DEVICE);
     assert_int_equal(cuda()->group.sum(r[1].group, 1, r[1].dev, r[1].sum, N), PG_E_DEVICE);
     assert_string_equal(cuda()->failure(r[1].dev)->msg, "cuda:1: NCCL was given up before");

@@ -114,7 +114,7 @@ typedef struct a_run {
     int precision, deterministic, is_fixed;
     uint64_t growth_steps; /* 0: as ever */
     pg_fit_opts fit;
-    size_t stop_after, n_batches, n_told;
+    size_t stop_after, n_batches, n_small;
     volatile int cancel;
     char told[256];
     pg__loss_scale scale; /* at the end */
@@ -146,7 +146,7 @@ static pg_status hear(void *user, const pg_event *e, pg_err *err)
     (void)err;
     if (e->kind != PG_EVENT_SKIPPED)
         return PG_OK;
-    if (r->n_told++ == 0)
+    if (r->n_small++ == 0)
         snprintf(r->told, sizeof r->told, "%s", e->text);
     return PG_OK;
 }
@@ -220,7 +220,7 @@ static void check_skipped(const char *rules, uint64_t iterations)
     assert_int_equal(one.iterations, iterations);
     assert_int_equal(one.scale.n_skipped, 1);
     assert_true(one.scale.now == 16384);
-    assert_int_equal(one.n_told, 1);
+    assert_int_equal(one.n_small, 1);
     assert_string_equal(one.told,
                         "batch 1: gradients beyond float16, weights stay; loss scale 16384");
     pg__mem_free(before);
@@ -265,7 +265,7 @@ static void training_goes_on_behind_it(void **state)
     assert_int_equal(r.scale.n_skipped + r.scale.n_good, 8);
     assert_int_equal(r.iterations, 8);
     assert_true(r.scale.now == 32768 / pow(2, (double)r.scale.n_skipped));
-    assert_int_equal(r.n_told, r.scale.n_skipped);
+    assert_int_equal(r.n_small, r.scale.n_skipped);
     pg__mem_free(w);
 }
 

@@ -206,7 +206,7 @@ static void goes_another_way_or_tells_where_all_fail(void **state)
 /* Whichever call fails while it chooses: another way is taken, or the failure is told. */
 static void survives_the_failure_of_any_call(void **state)
 {
-    size_t n_told = 0, n_taken = 0, n_calls = 1;
+    size_t n_small = 0, n_taken = 0, n_calls = 1;
     (void)state;
     for (int done = 0; !done; n_calls++) {
         bench b;
@@ -218,13 +218,13 @@ static void survives_the_failure_of_any_call(void **state)
         const pg_status st = go(&b, 0);
         (void)unsetenv("FAKE_CUDA_FAIL_AT");
         assert_true(st == PG_OK || b.err.msg[0]);
-        n_told += st != PG_OK;
+        n_small += st != PG_OK;
         n_taken += st == PG_OK;
         done = log_count(&b.log, "fail", last) == 0;
         close_bench(&b);
         assert_true(n_calls < 200);
     }
-    assert_true(n_told > 3 && n_taken > 3);
+    assert_true(n_small > 3 && n_taken > 3);
 }
 
 /* Work of which more is to be said than there is room for may be other work. */

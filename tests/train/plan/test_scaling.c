@@ -126,7 +126,7 @@ static void buckets_wait_for_the_link(void **state)
 static void small_sums_cost_their_messages(void **state)
 {
     const pg__layout eight = hosts(8);
-    const pg__load load = {.n = 2, .goes_along = 0, .n_told = 2};
+    const pg__load load = {.n = 2, .goes_along = 0, .n_small = 2};
     const pg__parts_of_step s = pg__step_on(&eight, &pace, &load);
     (void)state;
     assert_near(s.exchange, 4 * 3e-3); /* two sums and two that tell: 3 messages each */

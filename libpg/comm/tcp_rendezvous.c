@@ -1,7 +1,7 @@
-/* tcp_meet.c - how ranks find rank 0: at MASTER_ADDR, on the first free port after MASTER_PORT,
- * where torchrun's own agent listens. Rank 0 first tells anyone who connects to which job it
- * belongs, and is told nothing before that: other programs that listen there learn nothing from
- * us. */
+/* tcp_rendezvous.c - how ranks find rank 0: at MASTER_ADDR, on the first free port after
+ * MASTER_PORT, where torchrun's own agent listens. Rank 0 first tells anyone who connects to which
+ * job it belongs, and is told nothing before that: other programs that listen there learn nothing
+ * from us. */
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
@@ -327,7 +327,8 @@ static int find_rank_0(const meeting *m, int *fd)
     return found == 1 ? 0 : -1;
 }
 
-int pg__tcp_meet(int *fds, size_t rank, size_t n_ranks, double timeout, char said[PG_MPI_MESSAGE])
+int pg__tcp_rendezvous(int *fds, size_t rank, size_t n_ranks, double timeout,
+                       char said[PG_MPI_MESSAGE])
 {
     const char *host = secure_getenv("MASTER_ADDR"), *port = secure_getenv("MASTER_PORT");
     char *end = NULL;
