@@ -138,7 +138,7 @@ static void says_what_is_no_model_or_not_one(void **state)
          "if you"},
         {"optimizer.pt", PG_E_UNSUPPORTED, "the state of an optimizer, not a model", ""},
         {"scheduler.pt", PG_E_UNSUPPORTED, "the state of a scheduler, not a model", ""},
-        {"rng_state.pth", PG_E_UNSUPPORTED, "the state of a random generator, no model", ""},
+        {"rng_state.pth", PG_E_UNSUPPORTED, "the state of a random generator, not a model", ""},
         {"accelerate_random_states_0.pkl", PG_E_UNSUPPORTED, "the state of a random generator,",
          ""},
         {"training_args.bin", PG_E_UNSUPPORTED,

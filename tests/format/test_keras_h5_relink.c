@@ -302,7 +302,7 @@ static void never_carries_along_what_nobody_asked_for(void **state)
     pg_store *other = pg_test_store("a[a/k]");
     plan = (pg__plan){0};
     assert_ok(pg__plan_copy_of(&plan, other, NULL));
-    assert_choice(&plan, "no .h5 of the legacy layout");
+    assert_choice(&plan, "not an .h5 of the legacy layout");
     pg__plan_fini(&plan);
     pg_store_close(other);
 }

@@ -56,8 +56,8 @@ pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err)
     const pg_status st = pg_store_open(&p->s, o->like, NULL, err);
     if (st == PG_E_UNKNOWN)
         return pg_fail(err, PG_E_ARG,
-                       "%s is not a .pt or .safetensors with the names of the bare model, which a file "
-                       "without layers needs",
+                       "%s is not a .pt or .safetensors with the names of the bare model, which a "
+                       "file without layers needs",
                        PG_SHOW(o->like));
     if (st != PG_OK)
         return st;
