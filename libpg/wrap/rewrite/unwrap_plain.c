@@ -50,8 +50,8 @@ pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err)
 {
     if (o->like_text)
         return pg_fail(err, PG_E_ARG,
-                       "this file has no layers: like takes a .pt or .safetensors with the names of "
-                       "the bare model");
+                       "this file has no layers: like takes a .pt or .safetensors with the names "
+                       "of the bare model");
     p->path = o->like;
     const pg_status st = pg_store_open(&p->s, o->like, NULL, err);
     if (st == PG_E_UNKNOWN)
