@@ -19,6 +19,7 @@ typedef struct in_order {
     uint64_t number;
     size_t unit;      /* index of the unit, rising along the leaves */
     const char *like; /* its automatic name in the model, or NULL */
+    int is_named;     /* it has the name that was chosen for the layer: its number counts nothing */
 } in_order;
 
 static int is_cell(pg__name_piece p)
@@ -142,15 +143,88 @@ static int counted_alike(const in_order *w, size_t n)
     return 1;
 }
 
-/* Do the numbers of n weights of one stem rise along the units? */
-static int numbers_rise(in_order *w, size_t n)
+/* Do the numbers of n weights of one stem rise, in this order? */
+static int numbers_rise(const in_order *w, size_t n)
 {
-    if (counted_alike(w, n))
-        qsort(w, n, sizeof *w, compare_like);
     for (size_t i = 1; i < n; i++)
         if (w[i - 1].unit != w[i].unit && w[i - 1].number >= w[i].number)
             return 0;
     return 1;
+}
+
+/* By the stem of the model's own name (those without one last), then by unit. */
+static int compare_like_stems(const void *x, const void *y)
+{
+    const in_order *a = x, *b = y;
+    if (!a->like || !b->like)
+        return a->like ? -1 : b->like ? 1 : a->unit < b->unit ? -1 : a->unit > b->unit;
+    const int c = compare_pieces(a->like, pg__without_number(a->like, strlen(a->like)), b->like,
+                                 pg__without_number(b->like, strlen(b->like)));
+    return c ? c : a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+/* Do the model's own numbers never fall along the units? Sorts w. */
+static int like_numbers_rise(in_order *w, size_t n)
+{
+    qsort(w, n, sizeof *w, compare_like_stems);
+    for (size_t i = 1; i < n && w[i].like; i++) {
+        const size_t stem = pg__without_number(w[i].like, strlen(w[i].like));
+        if (pg__without_number(w[i - 1].like, strlen(w[i - 1].like)) == stem &&
+            memcmp(w[i - 1].like, w[i].like, stem) == 0 &&
+            like_number(&w[i - 1]) > like_number(&w[i]))
+            return 0;
+    }
+    return 1;
+}
+
+static int compare_prefixes(const void *x, const void *y)
+{
+    const in_order *a = x, *b = y;
+    return compare_pieces(a->prefix.s, a->prefix.n, b->prefix.s, b->prefix.n);
+}
+
+/* Is every automatic name that the model has for these weights one of the file's? Then one process
+ * gave the names of both. Sorts w. */
+static int named_together(in_order *w, size_t n)
+{
+    size_t n_like = 0;
+    qsort(w, n, sizeof *w, compare_prefixes);
+    for (size_t i = 0; i < n; i++) {
+        if (!w[i].like)
+            continue;
+        const in_order key = {.prefix = {w[i].like, strlen(w[i].like)}};
+        if (!bsearch(&key, w, n, sizeof *w, compare_prefixes))
+            return 0;
+        n_like++;
+    }
+    return n_like > 0;
+}
+
+/* Names of one process: does each weight with an automatic name stand in the layer of that name,
+ * and do the numbers of the others, whose layers were renamed since, rise? Sorts w. */
+static int names_stay(in_order *w, size_t n)
+{
+    size_t n_like = 0;
+    qsort(w, n, sizeof *w, compare_like_stems);
+    for (; n_like < n && w[n_like].like; n_like++) {
+        const char *like = w[n_like].like;
+        const pg__name_piece *is = &w[n_like].prefix;
+        if (compare_pieces(is->s, is->n, like, strlen(like)) != 0)
+            return 0;
+    }
+    return numbers_rise(w + n_like, n - n_like);
+}
+
+/* Do the numbers of n weights of one stem, sorted by unit, say the order of the units? If the
+ * model has automatic names for some only, its own numbers must not contradict the file's. */
+static int numbers_agree(in_order *w, size_t n)
+{
+    if (counted_alike(w, n)) {
+        qsort(w, n, sizeof *w, compare_like);
+        return numbers_rise(w, n);
+    }
+    const int rise = numbers_rise(w, n);
+    return named_together(w, n) ? names_stay(w, n) : rise && like_numbers_rise(w, n);
 }
 
 /* Numbers the units of all variables, in leaf order; returns how many there are. */
@@ -168,6 +242,29 @@ static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t
     return n;
 }
 
+/* Does no name of the file stand for two units? Sorts w. */
+static int names_differ(in_order *w, size_t n)
+{
+    qsort(w, n, sizeof *w, compare_prefixes);
+    for (size_t i = 1; i < n; i++)
+        if (w[i - 1].unit != w[i].unit && compare_prefixes(&w[i - 1], &w[i]) == 0)
+            return 0;
+    return 1;
+}
+
+/* Moves the weights that their names decide to the end; returns how many are left. */
+static size_t leave_out_named(in_order *w, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!w[i].is_named) {
+            const in_order named = w[left];
+            w[left++] = w[i];
+            w[i] = named;
+        }
+    return left;
+}
+
 /* Checks that each unit has one name, and that numbers rise along the units of one stem. If the
  * model's own numbers do not rise along its layers, as in Dense(2)(Dense(3)(x)), the file's must be
  * ordered like them. */
@@ -183,12 +280,15 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
         if (compare_pieces(a->s, a->n, b->s, b->n) != 0)
             return 0;
     }
+    if (!names_differ(w, n))
+        return 0;
+    n = leave_out_named(w, n);
     qsort(w, n, sizeof *w, compare_in_order);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && compare_pieces(w[i].prefix.s, w[i].stem, w[end].prefix.s,
                                                     w[end].stem) == 0;)
             end++;
-        if (!numbers_rise(w + i, end - i))
+        if (!numbers_agree(w + i, end - i))
             return 0;
     }
     return 1;
@@ -246,7 +346,11 @@ static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_ta
         w[i].stem = pg__without_number(w[i].prefix.s, w[i].prefix.n);
         w[i].number = number_of(w[i].prefix, w[i].stem);
         w[i].unit = unit[first[p->leaf[i]] + p->var[i]];
-        w[i].like = !l->layer->inner && pg__name_is_automatic(l->layer) ? l->layer->name : NULL;
+        const char *own = l->layer->name;
+        const int is_automatic = pg__name_is_automatic(l->layer);
+        w[i].like = !l->layer->inner && is_automatic ? own : NULL;
+        w[i].is_named = !is_automatic && strlen(own) == w[i].prefix.n &&
+                        memcmp(own, w[i].prefix.s, w[i].prefix.n) == 0;
     }
     return 1;
 }

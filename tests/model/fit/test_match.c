@@ -106,6 +106,49 @@ static void numbers_go_with_those_of_the_model(void **state)
                            "missing: "));
 }
 
+/* A layer that was renamed after it was built: its weights keep their names. */
+static void a_renamed_layer_leaves_the_other_names_their_meaning(void **state)
+{
+    (void)state;
+    const char *file = "dense/kernel:0#3x3 dense/bias:0#3 dense_1/kernel:0#3x3 dense_1/bias:0#3 "
+                       "dense_2/kernel:0#3x3 dense_2/bias:0#3";
+    const char *later = "dense_4/kernel:0#3x3 dense_4/bias:0#3 dense_5/kernel:0#3x3 "
+                        "dense_5/bias:0#3 dense_6/kernel:0#3x3 dense_6/bias:0#3";
+    const char *right = SEQ(DENSE("x", 3) "," DENSE("dense_1", 3) "," DENSE("dense_2", 3));
+    const char *exchanged = SEQ(DENSE("x", 3) "," DENSE("dense_2", 3) "," DENSE("dense_1", 3));
+    const char *taken = SEQ(DENSE("x", 3) "," DENSE("y", 3) "," DENSE("dense_1", 3));
+    const char *want = "order: x.kernel x.bias dense_1.kernel dense_1.bias dense_2.kernel "
+                       "dense_2.bias";
+    assert_string_equal(place(right, file), want);
+    assert_string_equal(place(right, later), want);
+    assert_non_null(strstr(place(exchanged, file), "missing: x/kernel"));
+    assert_non_null(strstr(place(exchanged, later), "missing: "));
+    assert_non_null(strstr(place(taken, file), "missing: "));
+}
+
+static void the_numbers_of_renamed_layers_need_not_rise(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        place(SEQ(BN("batch_normalization_1") "," BN("x")),
+              "batch_normalization_1/gamma:0#3 batch_normalization_1/beta:0#3 "
+              "batch_normalization/gamma:0#3 batch_normalization/beta:0#3 "
+              "batch_normalization_1/moving_mean:0#3 batch_normalization_1/moving_variance:0#3 "
+              "batch_normalization/moving_mean:0#3 batch_normalization/moving_variance:0#3"),
+        "order: batch_normalization_1.gamma batch_normalization_1.beta x.gamma x.beta "
+        "batch_normalization_1.moving_mean batch_normalization_1.moving_variance x.moving_mean "
+        "x.moving_variance");
+    /* a chosen name that ends in a number says which layer it is, the number counts nothing */
+    assert_string_equal(place(SEQ(DENSE("block_2", 3) "," DENSE("x", 3)),
+                              "block_2/kernel:0#3x3 block_2/bias:0#3 block/kernel:0#3x3 "
+                              "block/bias:0#3"),
+                        "order: block_2.kernel block_2.bias x.kernel x.bias");
+    assert_non_null(strstr(place(SEQ(DENSE("y", 3) "," DENSE("x", 3)),
+                                 "dense_1/kernel:0#3x3 dense_1/bias:0#3 dense/kernel:0#3x3 "
+                                 "dense/bias:0#3"),
+                           "missing: "));
+}
+
 static void slashes_may_be_part_of_a_name(void **state)
 {
     (void)state;
@@ -330,6 +373,8 @@ PG_TEST_MAIN(cmocka_unit_test(trainable_weights_come_first),
              cmocka_unit_test(the_layers_may_turn_back_only_once),
              cmocka_unit_test(names_without_a_layer_are_the_only_layer_that_can_have_them),
              cmocka_unit_test(numbers_go_with_those_of_the_model),
+             cmocka_unit_test(a_renamed_layer_leaves_the_other_names_their_meaning),
+             cmocka_unit_test(the_numbers_of_renamed_layers_need_not_rise),
              cmocka_unit_test(slashes_may_be_part_of_a_name),
              cmocka_unit_test(a_second_build_adds_numbers),
              cmocka_unit_test(the_tail_of_a_path_may_name_the_layer),
