@@ -128,12 +128,11 @@ done:
     return st;
 }
 
-/* The optimizer of Keras 1 or 2 for Keras 3. Where it has no such one, what compile() takes where
- * none is given: the losses and metrics still say what the model was trained for. */
+/* The optimizer of Keras 1 or 2 for Keras 3. *out stays empty where Keras 3 has none such: another
+ * one in its place would train another way. */
 static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text, pg__json_span o,
                                  pg_err *err)
 {
-    static const char by_default[] = "RMSprop";
     pg_status st = PG_OK;
     pg__str name = {0};
     const char *word = optimizer_class(text, o);
@@ -142,19 +141,20 @@ static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text,
         PG_TRY(optimizer_to_3(out, c, text, o, err));
     if (out->n)
         goto done;
-    if (!word) {
-        const pg__json_span named = class_name.n ? class_name : o;
-        if (named.n && text[named.off] == '"')
-            PG_TRY(pg__json_unquote(&name, text, named, err));
-        PG_TRY(pg__add_note(&c->r, err,
-                            "optimizer %s dropped from the training configuration: it cannot be "
-                            "said in Keras 3; %s, which compile() takes by default, stands there",
-                            name.n ? PG_SHOW(name.s) : "of no name", by_default));
+    if (word) {
+        st = pg__str_printf(out, err,
+                            "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
+                            "\"config\": {}, \"registered_name\": null}",
+                            word);
+        goto done;
     }
-    PG_TRY(pg__str_printf(out, err,
-                          "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
-                          "\"config\": {}, \"registered_name\": null}",
-                          word ? word : by_default));
+    const pg__json_span named = class_name.n ? class_name : o;
+    if (named.n && text[named.off] == '"')
+        PG_TRY(pg__json_unquote(&name, text, named, err));
+    st = pg__add_note(&c->r, err,
+                      "training configuration dropped: Keras 3 has no optimizer %s, or it is not "
+                      "Keras' own",
+                      name.n ? PG_SHOW(name.s) : "of no name");
 done:
     pg__str_fini(&name);
     return st;
@@ -171,8 +171,8 @@ static pg_status tell_lost(pg__convert *c, const char *what, const pg__strs *los
     return st;
 }
 
-/* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
- * What could not be said is named. */
+/* The training configuration of Keras 1 or 2 for Keras 3, or nothing without its optimizer. zip:
+ * the input's form is that of .keras. What could not be said is named. */
 static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, pg__json_span from,
                                 int zip, pg_err *err)
 {
@@ -185,6 +185,8 @@ static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, 
     pg__strs lost = {0};
     PG_TRY(add_optimizer_3(
         &value, c, text, pg__json_member(text, from, zip ? "optimizer" : "optimizer_config"), err));
+    if (!value.n)
+        goto done;
     PG_TRY(pg__str_puts(out, "{", err));
     PG_TRY(add_raw(out, to_zip ? "optimizer" : "optimizer_config", value.s, value.n, err));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
