@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "format/format.h"
 #include "format/kinds.h"
+#include "format/pytorch.h"
 #include "io/folder.h"
 
 #define MAX_DEPTH 32u
@@ -78,15 +79,11 @@ static int is_read(const char *path)
  * archives of other programs have such names, too. */
 static int holds_model(const char *path)
 {
-    static const char *const says[] = {"not a model", "no model", "without tensors", "no tensors"};
     pg_store *s = NULL;
     pg_err why = {0};
     const pg_status st = pg_store_open(&s, path, NULL, &why);
-    int holds = st != PG_E_UNKNOWN;
     pg_store_close(s);
-    for (size_t i = 0; i < sizeof says / sizeof *says; i++) /* in the words of pytorch_tree.c */
-        holds &= !(st == PG_E_UNSUPPORTED && strstr(why.msg, says[i]));
-    return holds;
+    return st != PG_E_UNKNOWN && !(st == PG_E_UNSUPPORTED && strstr(why.msg, PG_PT_NO_MODEL));
 }
 
 /* fnmatch() of a name in any case of letters. */

@@ -59,6 +59,10 @@ typedef struct pg__pt_parts {
     size_t n, cap;
 } pg__pt_parts;
 
+/* In the message of a PG_E_UNSUPPORTED: no tensor of the file could be a model's. pg_find() leaves
+ * such files out by it. */
+#define PG_PT_NO_MODEL "not a model"
+
 /* A number beside the model, and where in `others` its value is inserted. */
 typedef struct pg__pt_aside {
     size_t at;

@@ -308,18 +308,18 @@ static pg_status refuse(walker *w, const pg__pt_parts *l)
         if (x->kind < PG_PT_OPTIMIZER)
             continue;
         if (strcmp(path, ".") == 0 || l->v[0].kind == l->v[l->n - 1].kind)
-            return pg_fail(err, PG_E_UNSUPPORTED, "the state of %s %s, not a model",
+            return pg_fail(err, PG_E_UNSUPPORTED, "the state of %s %s, " PG_PT_NO_MODEL,
                            strchr("aeiou", *what) ? "an" : "a", what);
-        return pg_fail(err, PG_E_UNSUPPORTED, "holds no model; \"%s\" is the state of %s %s",
+        return pg_fail(err, PG_E_UNSUPPORTED, "\"%s\" is the state of %s %s, " PG_PT_NO_MODEL,
                        PG_SHOW(path), strchr("aeiou", *what) ? "an" : "a", what);
     }
     if (root->kind == PG_PK_CALL && root->n > 2 && pg__pickle_foreign(p, root))
-        return pg_fail(err, PG_E_UNSUPPORTED, "a pickled %s without tensors, not a model",
+        return pg_fail(err, PG_E_UNSUPPORTED, "a pickled %s without tensors, " PG_PT_NO_MODEL,
                        pg__pt_class_of(pg__pickle_foreign(p, root)).s);
     if (p->n_foreign)
         return pg__pt_fail_foreign(&p->foreign[0], err);
     if (!pg__pickle_is_dict(p, root))
-        return pg_fail(err, PG_E_UNSUPPORTED, "a PyTorch file without tensors");
+        return pg_fail(err, PG_E_UNSUPPORTED, "a PyTorch file without tensors, " PG_PT_NO_MODEL);
     return PG_OK;
 }
 
@@ -413,8 +413,10 @@ static pg_status find(walker *w, const char *part)
     w->with_training = part && (strcmp(part, ".") == 0 || pg__pt_is_training(&kind, &w->w, v));
     PG_TRY(take(w, v, path));
     if (w->out->n == 0)
-        return pg_fail(w->w.err, PG_E_UNSUPPORTED, "%s holds no tensors",
-                       strcmp(path, ".") == 0 ? "a PyTorch file that" : PG_SHOW(path));
+        return strcmp(path, ".") == 0
+                   ? pg_fail(w->w.err, PG_E_UNSUPPORTED,
+                             "a PyTorch file that holds no tensors, " PG_PT_NO_MODEL)
+                   : pg_fail(w->w.err, PG_E_UNSUPPORTED, "%s holds no tensors", PG_SHOW(path));
     w->path.n = 0;
     PG_TRY(list_others(w, &way, 0));
 done:

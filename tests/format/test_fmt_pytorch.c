@@ -718,7 +718,7 @@ static void asks_and_refuses_rather_than_guesses(void **state)
         ASKS("\x80\2" OPTIM ".", NULL, PG_E_UNSUPPORTED,
              "m.pt: the state of an optimizer, not a model"),
         ASKS(DICT(STR("\4", "loss") T STR("\3", "opt") OPTIM), NULL, PG_E_UNSUPPORTED,
-             "m.pt: holds no model; \"opt\" is the state of an optimizer"),
+             "m.pt: \"opt\" is the state of an optimizer, not a model"),
         ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V)), "nett", PG_E_ARG,
              "m.pt: no part \"nett\" is in this file"),
         ASKS("\x80\2N.", NULL, PG_E_UNSUPPORTED, "m.pt: a PyTorch file without tensors"),
