@@ -146,7 +146,7 @@ static pg_status check_output(const pg_trainer *t, const char *name, size_t n, p
     return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, name);
 }
 
-pg_status pg__metrics_check(pg_trainer *t, const char *text, pg_err *err)
+pg_status pg__metrics_declare(pg_trainer *t, const char *text, pg_err *err)
 {
     pg_status st = PG_OK;
     for (const char *s = text; s && *s != '\0';) {

@@ -4,8 +4,9 @@
 
 #include "train/step/step.h"
 
-/* Checks names of metrics, and the outputs' names before them. PG_E_ARG. */
-pg_status pg__metrics_check(pg_trainer *t, const char *text, pg_err *err);
+/* Checks names of metrics, and the outputs' names before them, and sets metric_losses of each
+ * output's objective, which programs are compiled by: call it before the first one. PG_E_ARG. */
+pg_status pg__metrics_declare(pg_trainer *t, const char *text, pg_err *err);
 
 /* The part of piece `s` of such a text that concerns output k, *n characters; NULL: it is for
  * another output. And does the text name an output at all? */

@@ -274,8 +274,8 @@ static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *
     PG_TRY(pg__per_output(pieces, t->net.n_outputs, t->net.output_names, "loss weights",
                           o->loss_weights, err));
     PG_TRY(read_loss_weights(t, pieces, err));
-    PG_TRY(pg__metrics_check(t, o->metrics, err));
-    PG_TRY(pg__metrics_check(t, o->weighted_metrics, err));
+    PG_TRY(pg__metrics_declare(t, o->metrics, err));
+    PG_TRY(pg__metrics_declare(t, o->weighted_metrics, err));
     if (o->metrics && !(t->compiled.metric_text = pg__mem_strdup(o->metrics)))
         PG_TRY(pg__nomem(err));
     if (o->weighted_metrics &&
