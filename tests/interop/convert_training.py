@@ -3,7 +3,7 @@
 
 Full models of Keras 2.15, compiled with optimizers of Keras 2.10 and earlier and of 2.15, become .keras and .h5 of Keras 3.6
 (pgconvert --keras 3). That opens them compiled, and four steps more, of both without the state that pgconvert says it drops,
-give the same weights: but for optimizers of which pgconvert says that Keras 3 steps otherwise. PG_KERAS2_PYTHON and
+give the same weights: but for optimizers of which pgconvert says that Keras 3 steps differently. PG_KERAS2_PYTHON and
 PG_KERAS3_PYTHON name the judges."""
 import argparse
 import json
@@ -90,7 +90,7 @@ def main():
             for suffix in (".keras", ".h5"):
                 c = subprocess.run([os.path.join(a.tools, "pgconvert"), "--keras", "3", d + "/" + name + ".h5", d + "/3-" + name + suffix],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                if re.search("steps otherwise", c.stdout):
+                if re.search("steps differently", c.stdout):
                     otherwise.add(name)
                 dropped = "training configuration dropped" in c.stdout
                 if name == "own":
