@@ -307,16 +307,20 @@ class Case:
                 continue
             p = self.tool("pgcheck", "--json", "--model", like, self.path(stem, form))
             if p.returncode not in (0, 1):
-                self.tell(check, form, "wrong", "exit %s: %s" % (p.returncode, reason(p.err)))
+                self.tell(check, form, "refused" if p.returncode == 3 else "wrong", "exit %s: %s" % (p.returncode, reason(p.err)))
                 continue
             keras = self.load(model, self.path(stem, form))
             ok = next((c["ok"] for c in json.loads(p.out)["checks"] if c["name"] == "structure"), None)
             agree = ok == (keras is None)
             if check == "check-swapped" and keras is None and form in ("weights", "full"):
                 leaves = self.swap[1]  # Keras goes by position without a word; pgcheck must not where names say otherwise
-                agree = not ok or all(same([np.array(v) for v in leaves[q]], self.by_leaf[q]) for q in leaves)
+                agree = not ok or all(same([np.array(v) for v in leaves[q]], self.by_leaf[q]) or self.renamed(leaves[q], q) for q in leaves)
             self.tell(check, form, "right" if agree else "wrong", "" if agree else "pgcheck says %s, Keras %s" % (ok, keras or "loads it"))
         self.t.set_weights(self.want)
+
+    def renamed(self, variables, leaf):
+        """What the file holds under this layer's name has other shapes, so the names are those of another session."""
+        return [v.shape for v in variables] != [a.shape for a in self.by_leaf[leaf]]
 
     def diff(self, form, sound):
         if not self.wanted("diff") and not self.wanted("diff-changed") and not self.wanted("diff-cross"):

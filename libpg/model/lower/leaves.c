@@ -50,6 +50,7 @@ pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err
         else if (strcmp(l->class_name, "InputLayer") != 0)
             PG_TRY(add_leaf(out, l, stack[0].next - 1, at, dialect, err));
     }
+    PG_TRY(pg__leaves_widths(out, m, dialect, err));
 done:
     if (st != PG_OK)
         pg__leaves_fini(out);

@@ -25,6 +25,10 @@ typedef struct pg__leaves {
 pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err *err);
 void pg__leaves_fini(pg__leaves *l);
 
+/* Fills in the dimensions that no layer's own config says but the description does, as far as the
+ * shapes of its inputs lead (widths.c). pg__leaves_of() does it. */
+pg_status pg__leaves_widths(pg__leaves *l, const pg__model *m, int dialect, pg_err *err);
+
 /* The leaves below one top-level layer: a view into l, not to be released. */
 pg__leaves pg__leaves_below(const pg__leaves *l, size_t top);
 
