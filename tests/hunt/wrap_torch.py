@@ -56,6 +56,7 @@ class Layer:
 
     def __init__(self, spec, weights, prefix):
         self.cls, self.c, self.module, self.x = spec["class_name"], spec["config"], None, None
+        self.turned = False  # a Flatten of a sequence that a convolution gave: (c, n) in PyTorch, where others hold (n, c)
         make = getattr(self, "make_" + self.cls, None)
         if make:
             own = {k[len(prefix) + 1:]: v for k, v in weights.items() if k.startswith(prefix + ".")}
@@ -181,7 +182,7 @@ class Layer:
         return x[:, None].repeat(1, self.c["n"], 1)
 
     def call_Flatten(self, x):
-        return first(x).flatten(1) if x.dim() > 2 else x
+        return (x if x.dim() < 4 and not self.turned else first(x)).flatten(1)
 
     def call_MaxPooling2D(self, x):
         return last(F.max_pool2d(F.pad(first(x), [0, 1, 0, 1], value=-torch.inf), 2, 1))
@@ -228,10 +229,26 @@ class Net(nn.Module):
                 if not hasattr(Layer, "call_" + spec["class_name"]) and spec["class_name"] != "InputLayer":
                     raise Untried(spec["class_name"])
                 part = Layer(spec, weights, full)
+                part.turned = spec["class_name"] == "Flatten" and "Conv" in self.source(spec)
                 own = part.module
             self.parts[name] = part
             if own is not None and any(True for _ in own.state_dict()):
                 self.add_module(module if not hasattr(self, module) else module, own)
+
+    def source(self, spec):
+        """The class of the layer that gave the channels of what this one is called with."""
+        same = "Activation BatchNormalization Dropout Flatten LayerNormalization LeakyReLU PReLU ReLU Softmax MaxPooling2D".split()
+        at = {s["config"]["name"]: s for s in self.c["layers"]}
+        while spec["class_name"] in same:
+            if "inbound_nodes" in spec:
+                ref = spec["inbound_nodes"][0][0]
+                before = at[ref if isinstance(ref, str) else ref[0]]
+            else:
+                before = self.c["layers"][max(0, self.c["layers"].index(spec) - 1)]
+            if before is spec:
+                return ""
+            spec = before
+        return spec["class_name"]
 
     def call(self, name, args):
         part = self.parts[name]
