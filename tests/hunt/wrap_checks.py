@@ -141,6 +141,8 @@ class Case:
             why = self.judged[key]
             if why and "assumed: nothing frozen" in p.out + p.err:
                 self.tell(check, form, "assumed", "the tool says that it assumes that nothing is frozen")
+            elif why and "Layer count mismatch" in why and "assumed: no model inside" in p.out + p.err:
+                self.tell(check, form, "assumed", "the tool says that it assumes that no model is inside")
             else:
                 self.tell(check, form, "wrong" if why else "right", why or "")
         elif p.returncode in (1, 3) or (check == "gpus" and p.returncode == 2 and "also the name of" in p.err):

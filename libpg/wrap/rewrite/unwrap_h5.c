@@ -229,13 +229,10 @@ static pg_status by_names(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
                             .layer_of = order.group_of};
     PG_TRY(pg__plan_groups(&r->plan, &g, group_name, &order, err));
     PG_TRY(tell_wrapper(r, pg_store_layer(r->s, layer)->name, err));
-    if (order.n > 1)
-        PG_TRY(pg__add_note(r, err,
-                            "order inferred from names and shapes, no other one fits; weightless "
-                            "layers are unknown"));
-    else
-        PG_TRY(
-            pg__add_note(r, err, "all weights belong to one layer; weightless layers are unknown"));
+    /* A model inside whose name and inputs the user chose leaves no trace in a file of weights. */
+    PG_TRY(pg__add_note(r, err, "%s; assumed: no model inside; weightless layers are unknown",
+                        order.n > 1 ? "order inferred from names and shapes, no other one fits"
+                                    : "all weights belong to one layer"));
     if (order.stripped)
         PG_TRY(
             pg__add_note(r, err, "layer names assumed: those of the weights without their suffix"));

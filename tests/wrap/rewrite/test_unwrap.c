@@ -72,6 +72,7 @@ static void needs_no_model_where_names_settle_it(void **state)
     assert_int_equal(r.n_tensors, 12);
     assert_int_equal(r.n_verified, 12);
     assert_non_null(strstr(r.notes[0], "order inferred"));
+    assert_non_null(strstr(r.notes[0], "assumed: no model inside"));
     pg_rewrite_report_fini(&r);
     assert_same(out, data(K224 "cnnbn-g2/template_weights.h5"), 0);
     forget(out);
