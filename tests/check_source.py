@@ -111,6 +111,9 @@ def check_names(page):
                 pattern = name.replace('NAME', '*').rstrip('/')
                 if not any(any(d.glob(pattern)) for d in (page.parent, root / 'libpg', root)):
                     report(page, n, f'names {name}, which is not in the tree')
+        for name, path in re.findall(r'`(pg_\w+)(?:\(\))?`(?: in | \()`([\w/]+\.c)`', line):
+            if not any(re.search(rf"^\w[^;]*\b{name}(?:\(| = {{)", f.read_text(), re.M) for f in (root / 'libpg').glob(f'**/{path}')):
+                report(page, n, f'names {name} in {path}, which does not define it')
 
 
 # The end of a process that MPI would hold up for ever, with the status that it ends with.
