@@ -9,6 +9,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from pgbox import chosen  # noqa: E402, F401 (PG_SHARE leaves out some parts of a test)
+
 LAUNCHERS = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
 ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',

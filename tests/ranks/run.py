@@ -18,7 +18,7 @@ Several processes train together, started by a real mpirun:
   without  the plug-in is missing: one process says so
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
-Exit status 77: there is no such mpirun, or libpg has no plug-in for it."""
+PG_SHARE (pgbox.py) leaves out some. Exit status 77: there is no such mpirun, or libpg has no plug-in for it."""
 import argparse
 import functools
 import json
@@ -38,7 +38,7 @@ import zipfile
 import zlib
 
 import job
-from job import bad, expect, processes, run, show, start
+from job import bad, chosen, expect, processes, run, show, start
 
 options = argparse.ArgumentParser()
 options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
@@ -544,7 +544,7 @@ def kill(folder):
 
 
 for part in (golden, apart, bits, normal, files, shards, swaps, memory, plan, refused, data, misused, without, kill):
-    if options.only and part.__name__ != options.only:
+    if part.__name__ != options.only if options.only else not chosen(options.mpi + part.__name__):
         continue
     with tempfile.TemporaryDirectory() as d:
         began = time.monotonic()
