@@ -94,7 +94,8 @@ static const char *first_reason(char *detail)
 {
     detail[strcspn(detail, "\n")] = 0;
     char *text = strchr(detail, ':');
-    return strncmp(detail, "shape:", 6) == 0 && text ? text + 1 + strspn(text + 1, " ") : detail;
+    const int is_labelled = strncmp(detail, "shape:", 6) == 0 || strncmp(detail, "order:", 6) == 0;
+    return is_labelled && text ? text + 1 + strspn(text + 1, " ") : detail;
 }
 
 /* Does this file layer hold the weights of this row? If not, why (may be NULL) gets the first line

@@ -100,9 +100,8 @@ pg_status pg__fit_explain(const pg__fit *f, const pg__leaves *leaves, const pg__
     explain_missing(f, leaves, err);
     explain_weights(f, leaves, stored, n, err);
     if (f->n_missing + f->n_extra + f->n_shape == 0 && f->splits_model)
-        pg_err_detail(
-            err, "order:   the weights of a nested model follow each other in another order than "
-                 "its layers do in the model");
+        pg_err_detail(err,
+                      "order:   the weights of a nested model are not in the order of its layers");
     else if (f->n_missing + f->n_extra + f->n_shape == 0)
         pg_err_detail(err,
                       "order:   the layers follow each other in another order (%zu turns back "

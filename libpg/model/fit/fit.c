@@ -80,23 +80,23 @@ static void fit_one(pg__fit *f, size_t i, const pg__leaf *l, progress *p, const 
     }
 }
 
-/* The weights of one nested model that the description calls trainable, or its others. */
+/* The weights below one top-level model that the description calls trainable, or its others. */
 typedef struct part {
-    const char *model; /* the name in the description, unique for each nested model */
+    size_t top;
     int trainable;
 } part;
 
 static int by_part(const void *a, const void *b)
 {
     const part *x = a, *y = b;
-    const uintptr_t p = (uintptr_t)x->model, q = (uintptr_t)y->model;
-    return p != q ? (p > q) - (p < q) : x->trainable - y->trainable;
+    return x->top != y->top ? (x->top > y->top) - (x->top < y->top) : x->trainable - y->trainable;
 }
 
-/* Trainable weights come before the descent, the others after it. The list of a nested model is
- * kept as it is, and a loader goes by the description: it is right only if all weights that the
- * description treats alike are on the same side. (A whole model may be on the side that contradicts
- * the description: Keras does not record that a model as such was frozen.) */
+/* Trainable weights come before the descent, the others after it. The list of a nested model, with
+ * those of the models inside it, is kept as it is, and a loader goes by the description: it is
+ * right only if all weights that the description treats alike are on the same side. (A whole model
+ * may be on the side that contradicts the description: Keras does not record that a model as such
+ * was frozen.) */
 static pg_status find_split(pg__fit *f, const pg__leaves *leaves, size_t n, size_t descent,
                             pg_err *err)
 {
@@ -110,7 +110,7 @@ static pg_status find_split(pg__fit *f, const pg__leaves *leaves, size_t n, size
             qsort(before, n_before, sizeof *before, by_part);
         if (!l || !*l->parent || !l->vars.known || f->var[i] == PG_NONE)
             continue;
-        const part one = {l->parent, l->trainable && l->vars.v[f->var[i]].trainable};
+        const part one = {l->top, l->trainable && l->vars.v[f->var[i]].trainable};
         if (i < descent)
             before[n_before++] = one;
         else
