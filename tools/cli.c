@@ -431,9 +431,43 @@ _Noreturn static void refuse_second(char **argv, size_t n)
            cli.output ? "--output " : "", cli_name(second).s);
 }
 
-static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
+/* With --out-dir, n operands are n inputs. */
+static void check_inputs(const cli_tool *t, size_t n)
+{
+    if (!**t->out_dir)
+        refuse(NULL, "an empty file name was given (a variable that is not set?)");
+    if (cli.output)
+        refuse(NULL, "--out-dir names the outputs: leave out --output");
+    if (cli.in_place)
+        refuse(NULL, "--in-place changes the files themselves: leave out --out-dir");
+    if (n == 0)
+        refuse(usage_hint(), "operands are missing; usage: %s [OPTION...] %s", t->name,
+               t->operands);
+}
+
+static void check_operands(const cli_tool *t, char **argv, size_t n)
 {
     const size_t given = n;
+    cli_buf several;
+    if (cli.in_place && (cli.output || n > 1))
+        refuse_second(argv, n);
+    if (cli.output || (cli.in_place && n))
+        n++;
+    if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands))
+        refuse(usage_hint(), "%s; usage: %s [OPTION...] %s",
+               n ? "an operand is missing" : "operands are missing", t->name, t->operands);
+    if (n <= t->max_operands)
+        return;
+    if (t->out_dir && !cli.output)
+        cli_repeat(several.s, sizeof several.s, "--out-dir DIR");
+    else
+        several.s[0] = 0;
+    refuse(several.s[0] ? several.s : usage_hint(), "too many operands; usage: %s [OPTION...] %s",
+           t->name, t->operands);
+}
+
+static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
+{
     cli_term_init();
     if (help || version || man || completion) {
         int status = CLI_OK;
@@ -451,15 +485,10 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         cli_short_help(t, stderr);
         exit(CLI_TROUBLE);
     }
-    if (cli.in_place && (cli.output || n > 1))
-        refuse_second(argv, n);
-    if (cli.output || (cli.in_place && n))
-        n++;
-    if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands))
-        refuse(usage_hint(), "%s; usage: %s [OPTION...] %s",
-               n ? "an operand is missing" : "operands are missing", t->name, t->operands);
-    if (n > t->max_operands)
-        refuse(usage_hint(), "too many operands; usage: %s [OPTION...] %s", t->name, t->operands);
+    if (t->out_dir && *t->out_dir)
+        check_inputs(t, n);
+    else
+        check_operands(t, argv, n);
     if (t->groups & CLI_WRITES && !cli.quiet)
         require_stdout();
 }

@@ -65,6 +65,7 @@ typedef struct cli_tool {
     const cli_opt *opts;
     unsigned groups;
     size_t min_operands, max_operands;
+    const char *const *out_dir;   /* if *out_dir is set, every operand is an input; may be NULL */
     void (*refused)(pg_err *err); /* edits a usage error before it is printed; may be NULL */
 } cli_tool;
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "each.h"
 #include "json_out.h"
 #include "rewrite.h"
 
@@ -22,6 +23,7 @@ static const cli_opt options[] = {
     {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
      "store weights in this type, and report the rounding error"},
     {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
+    CLI_EACH,
     {0},
 };
 
@@ -34,10 +36,11 @@ static const cli_example examples[] = {
     {"pgconvert --model model.json torch.safetensors model.weights.h5", "and back to Keras"},
     {"pgconvert --keras 3 old.keras new.keras", "a model of Keras 2 for Keras 3"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
+    {"pgconvert --to safetensors --out-dir out *.h5", "each of them, as out/NAME.safetensors"},
     {0},
 };
 
-#define N_ABOUT 4
+#define N_ABOUT 5
 static char table[32][160];
 static const char *about[N_ABOUT + 33] = {
     "OUT may be legacy .h5 (weights or full model), .weights.h5, .keras, safetensors, or a\n"
@@ -51,6 +54,7 @@ static const char *about[N_ABOUT + 33] = {
     ("--keras rewrites the description in a .keras or full .h5 for the other Keras. A layer that\n"
      "this Keras lacks, or computes differently, is refused by name; weights alone go through\n"
      ".weights.h5."),
+    CLI_SEVERAL,
     "--layout pytorch writes safetensors for load_state_dict(strict=True). With --model, a file\n"
     "in that layout goes back to Keras. Layers that are not listed here are refused:",
 };
@@ -69,7 +73,7 @@ static void list_layouts(void)
 
 static const cli_tool tool = {
     .name = "pgconvert",
-    .operands = "IN OUT",
+    .operands = "IN OUT | --out-dir DIR IN...",
     .summary = "writes the weights of a checkpoint in another container",
     .examples = examples,
     .about = about,
@@ -79,6 +83,7 @@ static const cli_tool tool = {
     .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
+    .out_dir = &each_dir,
 };
 
 static void print_kernels(const pg_convert_report *r)
@@ -158,20 +163,12 @@ static void print_json(const pg_convert_report *r, const char *in, const char *o
     puts("}");
 }
 
-int main(int argc, char **argv)
+static int convert(const char *in, const char *out)
 {
     pg_err err = {0};
     pg_convert_report r = {0};
-    list_layouts();
-    const size_t n = cli_parse(&tool, argc, argv);
-    const char *in = argv[1], *out = rewrite_output(argv, n);
     int status = CLI_OK;
-
-    if (cli_model_text(o.model, &o.model_text, &err) != PG_OK)
-        return cli_finish(cli_fail(&err));
     o.write = rewrite_opts();
-    o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
-    o.keras = keras ? *keras - '0' : 0;
     err.code = pg_convert_file(in, out, &o, &r, &err);
     cli_progress_end();
     if (err.code == PG_OK && !cli.dry_run)
@@ -183,5 +180,30 @@ int main(int argc, char **argv)
     else if (!cli.quiet)
         print_text(&r, out);
     pg_convert_report_fini(&r);
-    return cli_finish(status);
+    return status;
+}
+
+/* The suffix of outputs in --out-dir; NULL: that of each input. */
+static const char *wanted_suffix(void)
+{
+    static char suffix[16];
+    if (o.to && (strcmp(o.to, "npy") == 0 || strcmp(o.to, "npz") == 0))
+        return ""; /* a folder */
+    if (!o.to && o.layout == PG_LAYOUT_PYTORCH)
+        return ".safetensors";
+    snprintf(suffix, sizeof suffix, ".%s", o.to ? o.to : "");
+    return o.to ? suffix : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    list_layouts();
+    const size_t n = cli_parse(&tool, argc, argv);
+    if (cli_model_text(o.model, &o.model_text, &err) != PG_OK)
+        return cli_finish(cli_fail(&err));
+    o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
+    o.keras = keras ? *keras - '0' : 0;
+    return cli_finish(each_dir ? each_input(argv + 1, n, wanted_suffix(), convert)
+                               : convert(argv[1], rewrite_output(argv, n)));
 }

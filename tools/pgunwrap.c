@@ -1,4 +1,5 @@
 /* pgunwrap - takes the one-device model out of a checkpoint that a parallel wrapper wrote. */
+#include "each.h"
 #include "rewrite.h"
 
 static pg_unwrap_opts o;
@@ -19,6 +20,7 @@ static const cli_opt options[] = {
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
     CLI_SHA256,
+    CLI_EACH,
     {0},
 };
 
@@ -26,6 +28,7 @@ static const cli_example examples[] = {
     {"pgunwrap parallel.h5 single.h5", "weights that load into the one-device model"},
     {"pgunwrap --like model.json any.h5 out.h5", "make a file fit this model (model.to_json())"},
     {"pgunwrap --in-place parallel.h5", "the same without a copy, however large the file is"},
+    {"pgunwrap --out-dir fixed runs/*.h5", "each of them, as fixed/NAME"},
     {"pgunwrap -n parallel.h5", "what would be written?"},
     {"pgunwrap ddp.safetensors clean.safetensors", "remove PyTorch's \"module.\" prefix"},
     {0},
@@ -45,6 +48,7 @@ static const char *const about[] = {
     "OUT appears whole or not at all. pgunwrap reads it back and compares every tensor with its\n"
     "source. If the file alone does not settle the order of its weights, pgunwrap writes nothing\n"
     "(exit status 1) until --like names the model.",
+    CLI_SEVERAL,
     CLI_KILLED,
     CLI_IN_PLACE,
     NULL,
@@ -52,7 +56,7 @@ static const char *const about[] = {
 
 static const cli_tool tool = {
     .name = "pgunwrap",
-    .operands = "IN OUT | --in-place IN",
+    .operands = "IN OUT | --in-place IN | --out-dir DIR IN...",
     .summary = "takes the one-device model out of a checkpoint of a parallel wrapper",
     .examples = examples,
     .about = about,
@@ -61,18 +65,24 @@ static const cli_tool tool = {
     .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
+    .out_dir = &each_dir,
 };
+
+static int unwrap(const char *in, const char *out)
+{
+    pg_err err = {0};
+    pg_rewrite_report report = {0};
+    o.write = rewrite_opts();
+    err.code = pg_unwrap_file(in, out, &o, &report, &err);
+    return rewrite_tell(&report, in, out, &err);
+}
 
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    pg_rewrite_report report = {0};
     const size_t n = cli_parse(&tool, argc, argv);
-    const char *in = argv[1], *out = rewrite_output(argv, n);
-
     if (cli_model_text(o.like, &o.like_text, &err) != PG_OK)
         return cli_finish(cli_fail(&err));
-    o.write = rewrite_opts();
-    err.code = pg_unwrap_file(in, out, &o, &report, &err);
-    return cli_finish(rewrite_tell(&report, in, out, &err));
+    return cli_finish(each_dir ? each_input(argv + 1, n, NULL, unwrap)
+                               : unwrap(argv[1], rewrite_output(argv, n)));
 }

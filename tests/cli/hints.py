@@ -63,6 +63,7 @@ REFUSES = {
     ('split_half_written', '.* rescued.h5 .*', 'one of its tensors is lost'),
     ('unwrap_like_refusals', '.* --like rnn.json .*', 'the model of the test is another one'),
     ('fit_resume', '.*--resume=bj/resume.pg', 'the run is over, and its output is somebody else\'s now'),
+    ('usage_errors', 'pgunwrap --out-dir DIR one.h5 .*', 'the files do not exist, as always in this test'),
     ('pytorch_parts', '.*--like PLAIN --part \\. dino.*', 'teacher and student together are no model that has a file'),
     ('pytorch_within', 'pgdiff --by-order .*', 'both have the same model in another order of names'),
     ('pytorch_words', '.*--like PLAIN user_replicas.*', 'a list of one copy, which is no wrapper of the bare model'),
