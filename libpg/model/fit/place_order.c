@@ -17,7 +17,8 @@ typedef struct in_order {
     pg__name_piece prefix;
     size_t stem; /* length of the prefix without its number */
     uint64_t number;
-    size_t unit;      /* index of the unit, rising along the leaves */
+    size_t unit; /* index of the unit, rising along the leaves */
+    const pg__leaf *leaf;
     const char *like; /* its automatic name in the model, or NULL */
     int is_named;     /* it has the name that was chosen for the layer: its number counts nothing */
 } in_order;
@@ -242,13 +243,44 @@ static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t
     return n;
 }
 
-/* Does no name of the file stand for two units? Sorts w. */
+static int is_name_of(const in_order *w)
+{
+    const char *name = w->leaf->layer->name;
+    return compare_pieces(name, strlen(name), w->prefix.s, w->prefix.n) == 0;
+}
+
+/* Layers of two models may have one name. Only where they hold different variables can neither be
+ * taken for the other. */
+static int share_a_name(const in_order *a, const in_order *b)
+{
+    const pg__vars *x = &a->leaf->vars, *y = &b->leaf->vars;
+    if (holds_model(a->leaf) || holds_model(b->leaf) || !is_name_of(a) || !is_name_of(b))
+        return 0;
+    for (size_t i = 0; i < x->n && x->n == y->n; i++)
+        if (strcmp(x->v[i].name, y->v[i].name) != 0)
+            return 1;
+    return x->n != y->n;
+}
+
+static int compare_prefixes_then_units(const void *x, const void *y)
+{
+    const in_order *a = x, *b = y;
+    const int c = compare_prefixes(a, b);
+    return c ? c : a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+/* Does no name of the file stand for two units, unless both have it? Sorts w. */
 static int names_differ(in_order *w, size_t n)
 {
-    qsort(w, n, sizeof *w, compare_prefixes);
-    for (size_t i = 1; i < n; i++)
-        if (w[i - 1].unit != w[i].unit && compare_prefixes(&w[i - 1], &w[i]) == 0)
+    size_t n_units = 1; /* of this name so far */
+    qsort(w, n, sizeof *w, compare_prefixes_then_units);
+    for (size_t i = 1; i < n; i++) {
+        const int is_same = compare_prefixes(&w[i - 1], &w[i]) == 0;
+        n_units = !is_same ? 1 : n_units + (w[i - 1].unit != w[i].unit);
+        if (n_units > 2 ||
+            (is_same && w[i - 1].unit != w[i].unit && !share_a_name(&w[i - 1], &w[i])))
             return 0;
+    }
     return 1;
 }
 
@@ -295,7 +327,7 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
 }
 
 /* Does the weight's name say, by a chosen name, that it belongs to another layer? Automatic names
- * differ from process to process; a layer named "block1" is that layer. */
+ * differ from process to process; a layer named "block1" is that layer, if no other is. */
 static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, const char *name,
                       size_t leaf)
 {
@@ -338,11 +370,11 @@ static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_ta
 {
     for (size_t i = 0; i < p->n; i++) {
         const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[i]];
-        if (!pg__dims_agree(v, &stored[i]) ||
-            !prefix_of(&w[i].prefix, stored[i].name, &leaves->v[p->leaf[i]], v) ||
-            is_claimed(leaves, table, stored[i].name, p->leaf[i]))
-            return 0;
         const pg__leaf *l = &leaves->v[p->leaf[i]];
+        w[i].leaf = l;
+        if (!pg__dims_agree(v, &stored[i]) || !prefix_of(&w[i].prefix, stored[i].name, l, v) ||
+            (!is_name_of(&w[i]) && is_claimed(leaves, table, stored[i].name, p->leaf[i])))
+            return 0;
         w[i].stem = pg__without_number(w[i].prefix.s, w[i].prefix.n);
         w[i].number = number_of(w[i].prefix, w[i].stem);
         w[i].unit = unit[first[p->leaf[i]] + p->var[i]];

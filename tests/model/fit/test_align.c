@@ -128,6 +128,25 @@ static void models_in_a_nested_model_keep_their_order(void **state)
         "extra: sub");
 }
 
+#define SUB(name, layers) \
+    "{\"class_name\":\"Sequential\",\"config\":{\"name\":\"" name "\",\"layers\":[" layers "]}}"
+#define PRELU(name) "{\"class_name\":\"PReLU\",\"config\":{\"name\":\"" name "\"}}"
+
+/* Hunt 40000516: layers of two models may have one name, if their variables tell them apart. */
+static void one_name_in_two_models_needs_other_variables(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        align(SEQ(SUB("sub", SUB("x", PRELU("dense")) "," SUB("y", DENSE("dense", 3)))),
+              "sub[dense/alpha:0#3 dense/kernel:0#3x3 dense/bias:0#3]"),
+        "sub=sub");
+    assert_string_equal(
+        align(SEQ(SUB("sub", SUB("x", DENSE("dense", 3)) "," SUB("y", DENSE("dense", 3)))),
+              "sub[dense/kernel:0#3x3 dense/bias:0#3 dense/kernel:0#3x3 dense/bias:0#3]"),
+        "sub=-; missing: sub (missing: dense/kernel (?×3), dense/bias (3), dense/kernel (?×3), "
+        "dense/bias (3)); extra: sub");
+}
+
 PG_TEST_MAIN(cmocka_unit_test(equal_names_are_paired),
              cmocka_unit_test(renumbered_layers_are_paired_by_order),
              cmocka_unit_test(another_order_is_undone_by_name),
@@ -136,4 +155,5 @@ PG_TEST_MAIN(cmocka_unit_test(equal_names_are_paired),
              cmocka_unit_test(a_name_with_another_shape_is_no_partner),
              cmocka_unit_test(custom_layers_need_their_name),
              cmocka_unit_test(nested_models_are_one_partner),
-             cmocka_unit_test(models_in_a_nested_model_keep_their_order))
+             cmocka_unit_test(models_in_a_nested_model_keep_their_order),
+             cmocka_unit_test(one_name_in_two_models_needs_other_variables))
