@@ -38,7 +38,7 @@ static pg_status decode_vlen(pg__h5 *h, pg__h5_cur *c, const char **text, size_t
     if (addr == 0 && n == 0 && index == 0)
         return PG_OK;
     if (addr == 0)
-        return pg__h5_bad(h, err, PG_E_FORMAT, "string of %s bytes that is nowhere", PG_H5_NUM(n));
+        return pg__h5_bad(h, err, PG_E_FORMAT, "string of %s bytes has no address", PG_H5_NUM(n));
     return pg__h5_gheap_text(h, addr, index, n, text, err);
 }
 
@@ -78,10 +78,11 @@ static pg_status read_value(pg__h5 *h, pg__h5_attr *a, pg__h5_cur *c, pg_err *er
     uint64_t n_bytes;
     if (__builtin_mul_overflow(a->n_elems, (uint64_t)a->type.size, &n_bytes) ||
         n_bytes > PG_LIMIT_ATTR_BYTES)
-        PG_H5_FAIL(PG_E_LIMIT, "%s elements of %u bytes", PG_H5_NUM(a->n_elems), a->type.size);
+        PG_H5_FAIL(PG_E_LIMIT, "too large: %s elements of %u bytes", PG_H5_NUM(a->n_elems),
+                   a->type.size);
     const size_t room = pg__h5_left(c);
-    PG_H5_NEED(n_bytes <= room, "%s elements of %u bytes in %zu bytes", PG_H5_NUM(a->n_elems),
-               a->type.size, room);
+    PG_H5_NEED(n_bytes <= room, "%s elements of %u bytes do not fit %zu bytes",
+               PG_H5_NUM(a->n_elems), a->type.size, room);
     const uint8_t *bytes = pg__h5_span(c, n_bytes);
     if (a->type.cls != PG_H5_NUMBER)
         PG_TRY(decode_strings(h, a, bytes, err));
@@ -124,8 +125,8 @@ pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)
         PG_TRY(pg__nomem(err));
     h->walk->attr = a.name;
     if (version > 1 && (flags & 3))
-        PG_H5_UNCOVERED("shared type or dataspace");
-    PG_H5_NEED(flags == 0, "flags 0x%x", flags);
+        PG_H5_UNCOVERED("shared type or dataspace is not supported");
+    PG_H5_NEED(flags == 0, "unknown flags 0x%x", flags);
     pg__h5_cur type = part(c, version, n_type), space = part(c, version, n_space);
     const pg_status read = pg__h5_type_read(h, &type, &a.type, &why);
     if (read != PG_OK && read != PG_E_UNSUPPORTED) {

@@ -44,10 +44,10 @@ static pg_status read_filter(const pg__h5 *h, unsigned version, pg__h5_cur *c, p
     PG_H5_NEED(!c->cut && n_args <= 8, "filter pipeline is cut short");
     /* libhdf5 checks the level in reading, too, and takes exactly one argument */
     PG_H5_NEED(id == FLETCHER32 || n_args == 1, "filter %u has %u arguments, not 1", id, n_args);
-    PG_H5_NEED(id != DEFLATE || arg <= 9, "deflate at level %u of 9", arg);
+    PG_H5_NEED(id != DEFLATE || arg <= 9, "deflate level %u is above 9", arg);
     for (uint32_t i = 0; i < f->n; i++)
         if (f->id[i] == id)
-            PG_H5_FAIL(PG_E_UNSUPPORTED, "filter %u twice", id);
+            PG_H5_FAIL(PG_E_UNSUPPORTED, "filter %u occurs twice", id);
     f->id[f->n] = (uint16_t)id;
     f->arg[f->n++] = arg;
 done:
@@ -61,7 +61,7 @@ pg_status pg__h5_filters_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_filters *f,
     if (version == 1)
         pg__h5_span(c, 6);
     PG_H5_NEED(!c->cut && (version == 1 || version == 2) && n <= 32,
-               "filter pipeline: version %u, %u filters", version, n);
+               "filter pipeline of version %u with %u filters is not valid", version, n);
     *f = (pg__h5_filters){0};
     for (unsigned i = 0; i < n; i++) /* a fourth one would repeat one of the three */
         PG_TRY(read_filter(h, version, c, f, err));
@@ -107,7 +107,8 @@ pg_status pg__h5_chunk_check(const pg__h5 *h, const pg__h5_chunked *ch, uint32_t
     }
     PG_H5_NEED(deflate || stored == exact, "chunk of %u bytes, not %s", stored, PG_H5_NUM(exact));
     if (deflate && (uint64_t)stored * PG_LIMIT_DEFLATE_RATIO + PG_LIMIT_DEFLATE_SLACK < exact)
-        PG_H5_FAIL(PG_E_LIMIT, "chunk of %s bytes in %u stored ones", PG_H5_NUM(exact), stored);
+        PG_H5_FAIL(PG_E_LIMIT, "chunk of %s bytes cannot fit in %u stored ones", PG_H5_NUM(exact),
+                   stored);
 done:
     return st;
 }
@@ -179,7 +180,8 @@ static pg_status read_chunked(pg__h5 *h, pg__h5_cur *c, const pg__h5_filters *f,
         PG_H5_NEED(dim, "chunks of size 0");
         n_bytes *= dim; /* 32 bits each, or less */
         if (n_bytes > PG_LIMIT_CHUNK_BYTES)
-            PG_H5_FAIL(PG_E_LIMIT, "chunks of more than %s bytes", PG_H5_NUM(PG_LIMIT_CHUNK_BYTES));
+            PG_H5_FAIL(PG_E_LIMIT, "chunks of more than %s bytes are not supported",
+                       PG_H5_NUM(PG_LIMIT_CHUNK_BYTES));
         if (o->n_bytes) /* then no product can exceed the number of elements */
             s.want *= o->dims[i] / dim + (o->dims[i] % dim != 0);
     }
@@ -230,7 +232,7 @@ static pg_status refuse_index(pg__h5 *h, pg__h5_cur *c, pg_err *err)
     const uint32_t rank = pg__h5_u32(c, 1), n_each = pg__h5_u32(c, 1);
     pg__h5_span(c, (uint64_t)rank * n_each);
     const uint32_t type = pg__h5_u32(c, 1);
-    PG_H5_UNCOVERED("chunk index of a newer kind (%s)",
+    PG_H5_UNCOVERED("chunk index of a newer kind (%s) is not supported",
                     names[type < sizeof names / sizeof *names ? type : 0]);
 done:
     return st;
@@ -242,12 +244,12 @@ pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5
     pg_status st = PG_OK;
     pg__h5_object *o = &h->objs[h->walk->obj];
     const unsigned version = pg__h5_u32(c, 1), cls = pg__h5_u32(c, 1);
-    PG_H5_NEED(version, "layout message of version %u", version);
+    PG_H5_NEED(version, "layout message of unknown version %u", version);
     if (version > 4)
         PG_H5_UNCOVERED("written by a newer HDF5 (layout version %u)", version);
     if (version < 3)
-        PG_H5_UNCOVERED("layout of HDF5 before 1.6 (version %u)", version);
-    PG_H5_NEED(cls <= VIRTUAL, "layout of class %u", cls);
+        PG_H5_UNCOVERED("layout of HDF5 before 1.6 (version %u) is not supported", version);
+    PG_H5_NEED(cls <= VIRTUAL, "layout of unknown class %u", cls);
     if (cls == VIRTUAL) /* its bytes are in other files */
         PG_H5_FAIL(PG_E_FORMAT, "virtual dataset, it points to other files and is not followed");
     PG_H5_NEED(cls == CHUNKED || f->n == 0, "filters without chunks");

@@ -48,7 +48,7 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
         pg__h5_span(&c, 6);
         const uint64_t n = pg__h5_len(h, &c), room = size - at - N_HEAD;
         if (index == 0) {
-            PG_H5_NEED(n == size - at, "global heap at byte %s: free space of %s bytes",
+            PG_H5_NEED(n == size - at, "global heap at byte %s: wrong free space of %s bytes",
                        PG_H5_NUM(addr), PG_H5_NUM(n));
             break;
         }
@@ -74,7 +74,7 @@ static pg_status read_collection(pg__h5 *h, uint64_t addr, uint64_t *found, pg_e
     pg__h5_cur c = {.p = head + 8, .end = head + N_HEAD};
     const uint64_t size = pg__h5_len(h, &c);
     PG_H5_NEED(!memcmp(head, "GCOL\1", 5), "no global heap at byte %s", PG_H5_NUM(addr));
-    PG_H5_NEED(size >= MIN_COLLECTION, "global heap of %s bytes", PG_H5_NUM(size));
+    PG_H5_NEED(size >= MIN_COLLECTION, "global heap of %s bytes is too small", PG_H5_NUM(size));
     PG_TRY(pg__h5_own(h, addr, size, PG_H5_P_GHEAP, err));
     PG_TRY(read_objects(h, addr, size, err));
     PG_TRY(sort_objects(h, w->gobjs + first, w->n_gobjs - first, err));
@@ -104,7 +104,7 @@ pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n
                PG_H5_NUM(hit->n));
     if (!hit->text) {
         if (n > PG_LIMIT_ATTR_BYTES)
-            PG_H5_FAIL(PG_E_LIMIT, "string of %s bytes", PG_H5_NUM(n));
+            PG_H5_FAIL(PG_E_LIMIT, "string of %s bytes is too long", PG_H5_NUM(n));
         copy = pg__h5_take(h, (size_t)n + 1);
         if (!copy)
             PG_TRY(pg__nomem(err));

@@ -36,8 +36,8 @@ pg_status pg__h5_link_add(pg__h5 *h, const char *name, uint64_t addr, uint32_t d
 {
     pg__h5_walk *w = h->walk;
     pg_status st = PG_OK;
-    PG_H5_NEED(name[0] && !strchr(name, '/') && strcmp(name, ".") != 0, "link with the name \"%s\"",
-               PG_SHOW(name));
+    PG_H5_NEED(name[0] && !strchr(name, '/') && strcmp(name, ".") != 0,
+               "link with the invalid name \"%s\"", PG_SHOW(name));
     if (depth >= PG_LIMIT_GROUP_DEPTH)
         PG_TRY(bad_link(h, err, PG_E_LIMIT, name, "groups are nested more than 64 deep"));
     if (h->n_objs + w->n_links >= PG_LIMIT_OBJECTS)
@@ -131,11 +131,11 @@ static pg_status check_free(const pg__h5 *h, names *s, uint64_t off, pg_err *err
     uint64_t total = 0;
     while (off != 1) {
         PG_H5_NEED(off % 8 == 0 && off < s->n && n_head <= s->n - off,
-                   "free block of a local heap at %s", PG_H5_NUM(off));
+                   "misplaced free block of a local heap at %s", PG_H5_NUM(off));
         pg__h5_cur c = {.p = s->bytes + off, .end = s->bytes + s->n};
         const uint64_t next = pg__h5_len(h, &c), size = pg__h5_len(h, &c);
-        PG_H5_NEED(size >= n_head && size <= s->n - off, "free block of %s bytes in a local heap",
-                   PG_H5_NUM(size));
+        PG_H5_NEED(size >= n_head && size <= s->n - off,
+                   "free block of %s bytes does not fit its local heap", PG_H5_NUM(size));
         s->n_set += pg__h5_n_set(s->bytes + off, (size_t)n_head);
         total += size;
         PG_H5_NEED(total <= s->n, "free blocks of a local heap overlap (a loop?)");
@@ -184,12 +184,12 @@ static pg_status read_entry(names *s, pg__h5_cur *c, const char *lo, const char 
     s->n_used += n + 1;
     s->n_set += n;
     if (n > PG_LIMIT_NAME_BYTES)
-        PG_H5_FAIL(PG_E_LIMIT, "name of %zu bytes", n);
+        PG_H5_FAIL(PG_E_LIMIT, "name of %zu bytes is too long", n);
     PG_H5_NEED(s->n_used <= s->n, "names of links overlap");
     PG_H5_NEED((!s->prev || strcmp(s->prev, name) < 0) && strcmp(lo, name) < 0 &&
                    strcmp(name, hi) <= 0,
                "links are out of order at \"%s\"", PG_SHOW(name));
-    PG_H5_NEED(cached <= 2, "link \"%s\" of type %u", PG_SHOW(name), cached);
+    PG_H5_NEED(cached <= 2, "link \"%s\" of unknown type %u", PG_SHOW(name), cached);
     if (cached == 2) {
         const char *to = name_at(s, target);
         PG_TRY(pg__h5_link_refuse(h, name, "soft", to ? to : "?", err));
@@ -254,12 +254,12 @@ static pg_status read_info(pg__h5 *h, pg__h5_cur c, pg_err *err)
     const uint64_t heap = pg__h5_addr(h, &c);
     const uint64_t by_name = pg__h5_addr(h, &c);
     const uint64_t by_order = flags & 2 ? pg__h5_addr(h, &c) : PG_H5_UNDEF;
-    PG_H5_NEED(!c.cut && version == 0 && flags <= 3, "link info: version %u, flags 0x%x", version,
-               flags);
+    PG_H5_NEED(!c.cut && version == 0 && flags <= 3, "link info: unknown version %u or flags 0x%x",
+               version, flags);
     if (heap != PG_H5_UNDEF)
-        PG_H5_UNCOVERED("links in dense storage");
+        PG_H5_UNCOVERED("links in dense storage are not supported");
     PG_H5_NEED(by_name == PG_H5_UNDEF && by_order == PG_H5_UNDEF,
-               "index of links that are not there");
+               "index of links that are missing");
 done:
     return st;
 }
@@ -293,7 +293,7 @@ static pg_status read_link(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err
     const uint64_t n = pg__h5_uint(c, 1u << (flags & 3));
     const uint8_t *bytes = pg__h5_span(c, n); /* a message cannot exceed the limit for names */
     PG_H5_NEED(bytes && version == 1 && flags < 32 && charset <= 1 && n,
-               "link message: version %u, flags 0x%x", version, flags);
+               "link message: unknown version %u or flags 0x%x", version, flags);
     PG_H5_NEED(!memchr(bytes, 0, (size_t)n), "name of a link holds a NUL");
     const char *name = pg__h5_text(h, bytes, (size_t)n);
     if (!name)

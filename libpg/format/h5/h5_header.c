@@ -42,9 +42,9 @@ static pg_status check_flags(pg__h5 *h, uint32_t type, unsigned flags, pg_err *e
 {
     pg_status st = PG_OK;
     if (flags & 0x42)
-        PG_H5_UNCOVERED("shared object header message");
+        PG_H5_UNCOVERED("shared object header message is not supported");
     /* the others concern messages that a writer did not know */
-    PG_H5_NEED(!(flags & 0xA8), "message %u has flags 0x%x", type, flags);
+    PG_H5_NEED(!(flags & 0xA8), "message %u has unknown flags 0x%x", type, flags);
 done:
     return st;
 }
@@ -77,7 +77,7 @@ static pg_status follow(pg__h5 *h, const shape *s, const pg__h5_msg *m, block *b
     pg__h5_cur c = pg__h5_msg_cur(h, m);
     const uint64_t addr = pg__h5_addr(h, &c), n = pg__h5_len(h, &c);
     /* 0 if the message is cut */
-    PG_H5_NEED(n >= s->n_prefix + (s->v2 ? 8u : 0u), "object header continues with %s bytes",
+    PG_H5_NEED(n >= s->n_prefix + (s->v2 ? 8u : 0u), "object header continues with %s bytes only",
                PG_H5_NUM(n));
     const size_t start = h->walk->n_text;
     PG_TRY(add_block(h, addr, n, err));
@@ -107,7 +107,8 @@ static pg_status cut_message(const pg__h5 *h, const shape *s, block *b, pg__h5_m
     m->at = h->base + b->addr + (m->off - b->start);
     PG_H5_NEED(m->n <= b->end - m->off, "message %u of %u bytes leaves its object header", m->type,
                m->n);
-    PG_H5_NEED(s->v2 || m->n % 8 == 0, "message %u of %u bytes", m->type, m->n);
+    PG_H5_NEED(s->v2 || m->n % 8 == 0, "message %u of %u bytes does not end on a multiple of 8",
+               m->type, m->n);
     PG_H5_NEED(s->v2 || m->type != REFERENCES, "old object header that counts references twice");
     b->at = m->off + m->n;
 done:
@@ -179,9 +180,10 @@ static pg_status read_v2(pg__h5 *h, uint64_t addr, pg__h5_cur *c, pg_err *err)
     const uint64_t n = pg__h5_uint(c, 1u << (flags & 3));
     const size_t skip = (size_t)(c->p - first);
     const shape v2 = {.v2 = 1, .n_prefix = flags & 4 ? 6 : 4};
-    PG_H5_NEED(version == 2 && flags < 0x40, "object header at byte %s: version %u, flags 0x%x",
-               PG_H5_NUM(addr), version, flags);
-    PG_H5_NEED(n < PG_H5_UNDEF / 2, "object header of %s bytes", PG_H5_NUM(n));
+    PG_H5_NEED(version == 2 && flags < 0x40,
+               "object header at byte %s: unknown version %u or flags 0x%x", PG_H5_NUM(addr),
+               version, flags);
+    PG_H5_NEED(n < PG_H5_UNDEF / 2, "object header of %s bytes is too large", PG_H5_NUM(n));
     PG_TRY(add_block(h, addr, skip + n + 4, err)); /* refuses a prefix that the file's end cuts */
     const uint8_t *p = h->walk->text;
     const size_t n_text = h->walk->n_text;

@@ -38,12 +38,12 @@ static pg_status check_attribute_info(pg__h5 *h, pg__h5_cur c, pg_err *err)
     const uint64_t heap = pg__h5_addr(h, &c);
     const uint64_t by_name = pg__h5_addr(h, &c);
     const uint64_t by_order = flags & 2 ? pg__h5_addr(h, &c) : PG_H5_UNDEF;
-    PG_H5_NEED(!c.cut && version == 0 && flags <= 3, "attribute info: version %u, flags 0x%x",
-               version, flags);
+    PG_H5_NEED(!c.cut && version == 0 && flags <= 3,
+               "attribute info: unknown version %u or flags 0x%x", version, flags);
     if (heap != PG_H5_UNDEF)
-        PG_H5_UNCOVERED("attributes in dense storage");
+        PG_H5_UNCOVERED("attributes in dense storage are not supported");
     PG_H5_NEED(by_name == PG_H5_UNDEF && by_order == PG_H5_UNDEF,
-               "index of attributes that are not there");
+               "index of attributes that are missing");
 done:
     return st;
 }
@@ -82,12 +82,12 @@ static pg_status check_minor(pg__h5 *h, uint32_t type, pg__h5_cur c, pg_err *err
     case GROUP_INFO:
         version = pg__h5_u32(&c, 1);
         flags = pg__h5_u32(&c, 1);
-        PG_H5_NEED(flags <= 3, "group info with flags 0x%x", flags);
+        PG_H5_NEED(flags <= 3, "group info with unknown flags 0x%x", flags);
         pg__h5_span(&c, (flags & 1 ? 4u : 0) + (flags & 2 ? 4u : 0));
         break;
     case EXTERNAL_FILES:
         PG_H5_FAIL(PG_E_FORMAT, "external storage, its bytes are in another file: not followed");
-    default: PG_H5_UNCOVERED("object header message %u", type);
+    default: PG_H5_UNCOVERED("object header message %u is not supported", type);
     }
     PG_H5_NEED(!c.cut && version == 0, "message %u is cut short", type);
 done:
@@ -101,14 +101,15 @@ static pg_status check_fill(const pg__h5 *h, pg__h5_cur c, int old, uint32_t n_e
     uint32_t version = 0, defined = 1, n = 0;
     if (!old) {
         version = pg__h5_u32(&c, 1);
-        PG_H5_NEED(version >= 1 && version <= 3, "fill value of version %u", version);
+        PG_H5_NEED(version >= 1 && version <= 3, "fill value of unknown version %u", version);
         const uint32_t a = pg__h5_u32(&c, 1);
         if (version < 3) { /* when space is allocated, when the value is written */
             const uint32_t b = pg__h5_u32(&c, 1), d = pg__h5_u32(&c, 1);
-            PG_H5_NEED(a <= 3 && b <= 2 && d <= 1, "fill value with flags %u, %u, %u", a, b, d);
+            PG_H5_NEED(a <= 3 && b <= 2 && d <= 1, "fill value with unknown flags %u, %u, %u", a, b,
+                       d);
             defined = d || version == 1;
         } else {
-            PG_H5_NEED(a < 0x40, "fill value with flags 0x%x", a);
+            PG_H5_NEED(a < 0x40, "fill value with unknown flags 0x%x", a);
             defined = a >> 5 & 1;
         }
     }
@@ -162,7 +163,8 @@ static pg_status read_dataset(pg__h5 *h, const singles *m, pg_err *err)
     if (o->rank == PG_H5_NULL)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset without a shape (null dataspace)");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &o->n_bytes))
-        PG_H5_FAIL(PG_E_LIMIT, "%s elements of %u bytes", PG_H5_NUM(n_elems), o->type.size);
+        PG_H5_FAIL(PG_E_LIMIT, "shape overflows: %s elements of %u bytes", PG_H5_NUM(n_elems),
+                   o->type.size);
     for (int old = 0; old < 2; old++)
         if (m->of[old ? OLD_FILL : FILL])
             PG_TRY(check_fill(h, pg__h5_msg_cur(h, m->of[old ? OLD_FILL : FILL]), old, o->type.size,
@@ -185,7 +187,7 @@ static pg_status sort_messages(pg__h5 *h, singles *m, pg_err *err)
         const uint32_t type = w->msgs[i].type;
         if (type == LINK || type == ATTRIBUTE)
             continue;
-        PG_H5_NEED(!m->of[type], "two object header messages %u", type);
+        PG_H5_NEED(!m->of[type], "object header message %u occurs twice", type);
         m->of[type] = &w->msgs[i];
         const pg__h5_cur c = pg__h5_msg_cur(h, &w->msgs[i]);
         switch (type) {
@@ -212,7 +214,7 @@ pg_status pg__h5_object_read(pg__h5 *h, uint32_t depth, pg_err *err)
     PG_TRY(sort_messages(h, &m, err));
     const int dataset = m.of[LAYOUT] != NULL, group = m.of[SYMBOL_TABLE] || m.of[LINK_INFO];
     if (m.of[DATATYPE] && !dataset && !group && !m.of[DATASPACE])
-        PG_H5_UNCOVERED("committed datatype");
+        PG_H5_UNCOVERED("committed datatype is not supported");
     PG_H5_NEED(dataset + group == 1, "neither a group nor a dataset");
     PG_H5_NEED(!m.of[SYMBOL_TABLE] || !m.of[LINK_INFO], "both an old and a new group");
     PG_H5_NEED(dataset || (!m.of[DATASPACE] && !m.of[DATATYPE] && !m.of[FILTERS]),

@@ -1,5 +1,5 @@
 /* h5_relink.h - new groups over old objects: an .h5 whose datasets stay where they are while a new
- * root, written behind the old end, says what they are called. Used like h5_writer.h:
+ * root, written after the old end, says what they are called. Used like h5_writer.h:
  *
  *     over -> group/attr/names/link... -> relinked -> free
  */

@@ -37,20 +37,20 @@ static pg_status check_sizes(pg__h5 *h, pg_err *err)
     if ((o == 4 || o == 8) && (l == 4 || l == 8))
         return PG_OK;
     if (is_width(o) && is_width(l))
-        PG_H5_UNCOVERED("addresses of %u and lengths of %u bytes", o, l);
-    PG_H5_FAIL(PG_E_FORMAT, "superblock: addresses of %u and lengths of %u bytes", o, l);
+        PG_H5_UNCOVERED("addresses of %u and lengths of %u bytes are not supported", o, l);
+    PG_H5_FAIL(PG_E_FORMAT, "superblock: invalid addresses of %u and lengths of %u bytes", o, l);
 done:
     return st;
 }
 
-/* A superblock may have been moved behind a user block without its address being changed. */
+/* A superblock may have been moved after a user block without its address being changed. */
 static pg_status check_end(pg__h5 *h, uint64_t at, uint64_t base, uint64_t end, pg_err *err)
 {
     pg_status st = PG_OK;
     const uint64_t size = pg__io_size(h->io);
     PG_H5_NEED(base == at || base == 0, "superblock: base address %s, not %s", PG_H5_NUM(base),
                PG_H5_NUM(at));
-    PG_H5_NEED(end < PG_H5_UNDEF / 2 && end > base, "superblock: end of file at byte %s",
+    PG_H5_NEED(end < PG_H5_UNDEF / 2 && end > base, "superblock: invalid end of file, byte %s",
                PG_H5_NUM(end));
     end += at - base;
     PG_H5_NEED(end <= size, "truncated: holds %s of %s bytes (%u %%)", PG_H5_NUM(size),
@@ -102,15 +102,17 @@ static pg_status read_old(pg__h5 *h, unsigned version, uint64_t at, pg__h5_cur *
     pg__h5_span(c, 4 + 16);
     PG_H5_NEED(!c->cut, "truncated: the file ends inside its superblock");
     PG_TRY(check_end(h, at, base, end, err));
-    PG_H5_NEED(!v[0] && !v[1] && !v[3], "superblock: versions %u, %u, %u", v[0], v[1], v[3]);
+    PG_H5_NEED(!v[0] && !v[1] && !v[3], "superblock: unknown versions %u, %u, %u", v[0], v[1],
+               v[3]);
     PG_H5_NEED(h->leaf_k && h->group_k && h->chunk_k && h->leaf_k <= 32768 && h->group_k <= 32768 &&
                    h->chunk_k <= 32768,
-               "superblock: B-trees of %u, %u, %u", h->leaf_k, h->group_k, h->chunk_k);
-    PG_H5_NEED(cached <= 1, "superblock: root entry of type %u", cached);
-    PG_H5_NEED(space == PG_H5_UNDEF, "superblock: address of free space");
+               "superblock: invalid B-tree sizes %u, %u, %u", h->leaf_k, h->group_k, h->chunk_k);
+    PG_H5_NEED(cached <= 1, "superblock: root entry of unknown type %u", cached);
+    PG_H5_NEED(space == PG_H5_UNDEF, "superblock: the address of free space is set");
     PG_TRY(check_closed(h, version, flags, err));
     if (driver != PG_H5_UNDEF)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "file of several parts (driver information block)");
+        PG_H5_FAIL(PG_E_UNSUPPORTED,
+                   "a file of several parts (driver information block) is not supported");
 done:
     return st;
 }
@@ -136,7 +138,7 @@ static pg_status read_new(pg__h5 *h, unsigned version, uint64_t at, const uint8_
     PG_TRY(check_end(h, at, base, end, err));
     PG_TRY(check_closed(h, version, flags, err));
     if (ext != PG_H5_UNDEF)
-        PG_H5_UNCOVERED("superblock extension");
+        PG_H5_UNCOVERED("superblock extension is not supported");
 done:
     return st;
 }

@@ -36,11 +36,11 @@ pg_status pg__h5_space_read(const pg__h5 *h, pg__h5_cur *c, uint32_t *rank, uint
     int empty = 0, huge = 0;
     if (version == 1)
         pg__h5_span(c, 4);
-    PG_H5_NEED((version == 1 || version == 2) && flags <= 1, "dataspace: version %u, flags 0x%x",
-               version, flags);
+    PG_H5_NEED((version == 1 || version == 2) && flags <= 1,
+               "dataspace: unknown version %u or flags 0x%x", version, flags);
     PG_H5_NEED(version == 1 || type == 2 || (type <= 1 && (type == 1) == (r > 0)),
-               "dataspace of type %u with %u dimensions", type, r);
-    PG_H5_NEED(version == 1 || type != 2 || r == 0, "null dataspace with %u dimensions", r);
+               "dataspace of type %u cannot have %u dimensions", type, r);
+    PG_H5_NEED(version == 1 || type != 2 || r == 0, "null dataspace cannot have %u dimensions", r);
     if (r > PG_MAX_RANK)
         PG_H5_FAIL(PG_E_LIMIT, "%u dimensions, at most %u are read", r, PG_MAX_RANK);
     for (uint32_t i = 0; i < r; i++) {
@@ -71,7 +71,8 @@ static pg_status read_integer(const pg__h5 *h, pg__h5_cur *c, unsigned bits, pg_
     PG_H5_NEED(!c->cut, "datatype is cut short");
     if ((t->size != 1 && t->size != 2 && t->size != 4 && t->size != 8) || off ||
         precision != 8 * t->size || bits & ~0xFu)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "integer type of %u bits in %u bytes", precision, t->size);
+        PG_H5_FAIL(PG_E_UNSUPPORTED, "integer type of %u bits in %u bytes is not supported",
+                   precision, t->size);
     t->big_endian = bits & 1;
     t->dtype = types[bits >> 3 & 1][t->size];
 done:
@@ -101,7 +102,7 @@ static pg_status read_float(const pg__h5 *h, pg__h5_cur *c, unsigned bits, pg__h
             t->dtype = known[i].dtype;
             goto done;
         }
-    PG_H5_FAIL(PG_E_UNSUPPORTED, "float type of %u bytes that is not IEEE", t->size);
+    PG_H5_FAIL(PG_E_UNSUPPORTED, "float type of %u bytes is not IEEE", t->size);
 done:
     return st;
 }
@@ -118,7 +119,7 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
     base = (pg__h5_dtype){.size = size};
     /* second check of the base's size: libhdf5 makes an enum as large as its base */
     if ((head & 0xF) != INTEGER || size != 1 || t->size != 1 || (bits & 0xFFFF) != 2)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type");
+        PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type is not supported");
     PG_TRY(read_integer(h, c, head >> 8, &base, err));
     for (int k = 0; k < 2; k++) {
         const uint8_t *nul = memchr(c->p, 0, pg__h5_left(c));
@@ -132,7 +133,7 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
         value[which[k]] = pg__h5_u32(c, 1);
     PG_H5_NEED(!c->cut, "enum type is cut short");
     if (value[0] != 0 || value[1] != 1)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type");
+        PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type is not supported");
     t->dtype = PG_BOOL;
 done:
     return st;
@@ -147,7 +148,7 @@ static pg_status read_opaque(const pg__h5 *h, pg__h5_cur *c, unsigned bits, pg__
     const uint8_t *tag = pg__h5_span(c, n_tag);
     PG_H5_NEED(tag || n_tag == 0, "datatype is cut short");
     if (t->size != 2 || (n_tag && tag[0]))
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "opaque type of %u bytes", t->size);
+        PG_H5_FAIL(PG_E_UNSUPPORTED, "opaque type of %u bytes is not supported", t->size);
     t->dtype = PG_BF16;
 done:
     return st;
@@ -158,14 +159,14 @@ static pg_status read_vlen(const pg__h5 *h, pg__h5_cur *c, unsigned bits, pg__h5
 {
     pg_status st = PG_OK;
     if ((bits & 0xF) == 0)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "variable-length sequence type");
+        PG_H5_FAIL(PG_E_UNSUPPORTED, "variable-length sequence type is not supported");
     const unsigned head = pg__h5_u32(c, 4), size = pg__h5_u32(c, 4);
     pg__h5_span(c, (head & 0xF) == INTEGER ? 4 : 0);
     PG_H5_NEED(!c->cut, "datatype is cut short");
     PG_H5_NEED((bits & 0xF) == 1 && (bits >> 4 & 0xF) <= 2 && (bits >> 8 & 0xF) <= 1 &&
                    bits >> 12 == 0 && t->size == 8 + h->off_size && size == 1 &&
                    ((head & 0xF) == INTEGER || (head & 0xF) == STRING),
-               "variable-length string type");
+               "invalid variable-length string type");
     t->cls = PG_H5_STR_VLEN;
     t->pad = bits >> 4 & 0xF;
     t->utf8 = bits >> 8 & 0xF;
@@ -183,7 +184,7 @@ pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_e
     const unsigned bits = head >> 8;
     *t = (pg__h5_dtype){.cls = PG_H5_NUMBER, .size = pg__h5_u32(c, 4)};
     PG_H5_NEED(version >= 1 && version <= 5 && cls <= COMPLEX && t->size,
-               "datatype of class %u, version %u, %u bytes", cls, version, t->size);
+               "unknown datatype of class %u, version %u, %u bytes", cls, version, t->size);
     if (cls < sizeof names / sizeof *names && names[cls])
         PG_H5_FAIL(PG_E_UNSUPPORTED, "%s type is not supported", names[cls]);
     switch (cls) {
@@ -194,7 +195,7 @@ pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_e
     case VLEN: st = read_vlen(h, c, bits, t, err); break;
     default:
         PG_H5_NEED((bits & 0xF) <= 2 && (bits >> 4 & 0xF) <= 1 && bits >> 8 == 0,
-                   "string type with bits 0x%x", bits);
+                   "string type with unknown bits 0x%x", bits);
         t->cls = PG_H5_STR_FIXED;
         t->pad = bits & 0xF;
         t->utf8 = bits >> 4 & 0xF;

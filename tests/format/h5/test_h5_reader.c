@@ -504,7 +504,7 @@ static void refuses_by_name_what_a_weight_file_may_not_hold(void **state)
         {make_no_chunks, PG_E_FORMAT, KERNEL ": 0 of its 1,099,511,627,776 chunks are stored"},
         {make_half_the_chunks, PG_E_FORMAT, KERNEL ": 2 of its 4 chunks are stored"},
         {make_wide_chunks, PG_E_LIMIT, KERNEL ": chunks of more than 1,073,741,824 bytes"},
-        {make_bomb, PG_E_LIMIT, KERNEL ": chunk of 4,194,304 bytes in 48 stored ones"},
+        {make_bomb, PG_E_LIMIT, KERNEL ": chunk of 4,194,304 bytes cannot fit in 48 stored ones"},
         {make_unwritten, PG_E_FORMAT,
          KERNEL ": declares 4,503,599,627,370,496 bytes, 0 are stored"},
         {make_nine_dimensions, PG_E_LIMIT, KERNEL ": 9 dimensions"},
@@ -538,7 +538,7 @@ static void passes_over_types_that_no_weight_has(void **state)
         {make_tagged_opaque, KERNEL ": opaque type of 2 bytes"},
         {make_enum, KERNEL ": enum type"},
         {make_strings, KERNEL ": dataset of string type"},
-        {make_odd_float, KERNEL ": float type of 4 bytes that is not IEEE"},
+        {make_odd_float, KERNEL ": float type of 4 bytes is not IEEE"},
         {make_odd_integer, KERNEL ": integer type of 24 bits in 4 bytes"},
     };
     const char *names[PG_H5_UNREAD];
