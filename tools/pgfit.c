@@ -40,7 +40,7 @@ static pg_status open_things(things *t, pg_err *err)
 }
 
 /* Scripts look for the name that they gave, so another name is an error. */
-static pg_status tell_saved(const things *t, pg_err *err)
+static pg_status report_saved(const things *t, pg_err *err)
 {
     const char *name = fit_args.output, *saved = pg_trainer_saved(t->trainer);
     if (!saved || !name)
@@ -60,21 +60,21 @@ static pg_status tell_saved(const things *t, pg_err *err)
 static pg_status use_trainer(things *t, pg_err *err)
 {
     pg_err why = {0};
-    pg_status st = PG_OK, told = PG_OK;
+    pg_status st = PG_OK, printed = PG_OK;
     if (fit_args.output) {
         t->save.force = fit_owns_output();
         st = pg_trainer_save(t->trainer, fit_args.output, &t->save, err);
         st = pg_trainer_agree(t->trainer, st, err);
     }
     if (st == PG_OK) {
-        told = tell_saved(t, &why);
+        printed = report_saved(t, &why);
         fit_show_notes(t->trainer, &t->n_notes);
     }
     if (st == PG_OK && fit_args.predict)
         st = fit_predict(t->trainer, t->asked, err);
-    if (st == PG_OK && told != PG_OK)
+    if (st == PG_OK && printed != PG_OK)
         *err = why;
-    return st == PG_OK ? told : st;
+    return st == PG_OK ? printed : st;
 }
 
 /* If only a checkpoint failed, the trained model is still used; an error of that is reported

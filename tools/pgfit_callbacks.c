@@ -352,7 +352,7 @@ pg_status fit_take_callbacks(const pg_config *v, pg_err *err)
 {
     pg_status st = PG_OK;
     if (v->type != PG_CONFIG_LIST && v->type != PG_CONFIG_NULL)
-        return pg_fail(err, PG_E_ARG, "%s: \"callbacks\" is %s; it wants a list",
+        return pg_fail(err, PG_E_ARG, "%s: \"callbacks\" is %s; it must be a list",
                        cli_name(fit_config_source()).s, fit_shown(v).s);
     const int open = n == 0; /* no other file has callbacks */
     for (size_t i = 0; open && i < v->n && st == PG_OK; i++)

@@ -171,7 +171,7 @@ cli_buf fit_shown(const pg_config *v)
 
 static pg_status refuse(pg_err *err, const char *key, const cli_opt *o, const pg_config *v)
 {
-    return pg_fail(err, PG_E_ARG, "%s: \"%s\" is %s; it wants %s", cli_name(source).s,
+    return pg_fail(err, PG_E_ARG, "%s: \"%s\" is %s; it must be %s", cli_name(source).s,
                    cli_name(key).s, fit_shown(v).s, wanted(o));
 }
 
@@ -227,7 +227,7 @@ static pg_status take_verbose(const pg_config *v, pg_err *err)
 {
     if (v->type != PG_CONFIG_NULL && strcmp(v->text, "auto") != 0 && strcmp(v->text, "0") != 0 &&
         strcmp(v->text, "1") != 0 && strcmp(v->text, "2") != 0)
-        return pg_fail(err, PG_E_ARG, "%s: \"verbose\" is %s; it wants 0, 1, 2 or \"auto\"",
+        return pg_fail(err, PG_E_ARG, "%s: \"verbose\" is %s; it must be 0, 1, 2 or \"auto\"",
                        cli_name(source).s, fit_shown(v).s);
     if (is_settled("quiet") || is_settled("progress") || v->type == PG_CONFIG_NULL)
         return PG_OK;
@@ -240,7 +240,7 @@ static pg_status take_verbose(const pg_config *v, pg_err *err)
 static pg_status take_model(const pg_config *v, pg_err *err)
 {
     if (v->type != PG_CONFIG_TEXT && v->type != PG_CONFIG_NULL)
-        return pg_fail(err, PG_E_ARG, "%s: \"model\" is %s; it wants a text", cli_name(source).s,
+        return pg_fail(err, PG_E_ARG, "%s: \"model\" is %s; it must be a text", cli_name(source).s,
                        fit_shown(v).s);
     if (!fit_args.train.model && v->type == PG_CONFIG_TEXT)
         fit_args.train.model = v->text;

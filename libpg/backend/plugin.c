@@ -27,7 +27,7 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
         const int n = snprintf(out, PATH_MAX, "%s%s", strchr(named, '/') ? "" : "./", named);
         if (n < PATH_MAX && access(out, F_OK) == 0)
             return PG_OK;
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: PG_CUDA_PLUGIN names %s, which is not there",
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: PG_CUDA_PLUGIN names %s, which does not exist",
                       device, PG_SHOW(named));
         pg_err_hint(err, "unset PG_CUDA_PLUGIN, where " NAME " is installed with libpg");
         return PG_E_UNSUPPORTED;
@@ -35,8 +35,9 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
     if (pg__find_beside(out, NAME, "backend/cuda"))
         return PG_OK;
     (void)pg_fail(err, PG_E_UNSUPPORTED,
-                  "%s: the GPU part of libpg, " NAME ", is not there: this libpg was built without "
-                  "CUDA, or the file was left out when it was installed",
+                  "%s: the GPU part of libpg, " NAME
+                  ", is missing: this libpg was built without CUDA, or the file was left out when "
+                  "it was installed",
                   device);
     pg_err_hint(err, "meson configure build -Dcuda=enabled && ninja -C build install, or "
                      "PG_CUDA_PLUGIN=FOLDER/" NAME);
@@ -61,10 +62,10 @@ static pg_status why_not(const char *device, const char *path, const char *said,
     for (size_t k = 0; k < sizeof packages / sizeof *packages; k++)
         if (strncmp(said, packages[k].library, strlen(packages[k].library)) == 0) {
             (void)pg_fail(err, PG_E_UNSUPPORTED,
-                          "%s: the GPU part of libpg needs %.*s, which is not there: install %s "
-                          "(for Python: %s)",
+                          "%s: the GPU part of libpg needs %.*s, which is missing: install %s (for "
+                          "Python: %s)",
                           device, (int)n, said, packages[k].package, packages[k].python);
-            pg_err_hint(err, "LD_LIBRARY_PATH=FOLDER, if it lies where nobody looks");
+            pg_err_hint(err, "set LD_LIBRARY_PATH if the loader does not search its folder");
             return PG_E_UNSUPPORTED;
         }
     return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s", device, said[0] ? said : path);

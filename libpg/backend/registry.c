@@ -40,7 +40,7 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
         return pg__plugin_cuda(out, device, err);
     }
     (void)pg_fail(err, PG_E_ARG,
-                  "\"%s\" is not a device: there are cpu, cuda and, to compare with, ref",
+                  "\"%s\" is not a device: the devices are cpu, cuda and, for comparison, ref",
                   PG_SHOW(device));
     if (strcmp(device, "all") == 0)
         pg_err_hint(err, "auto: every GPU, or the CPU");

@@ -95,9 +95,9 @@ static pg_status join(pg__comm *c, pg_err *err)
         (void)pthread_detach(thread);
         c->is_broken = 1;
         if (is_cancelled(c))
-            return pg_fail(err, PG_E_CANCELLED, "stopped, while others were waited for");
-        return pg_fail(err, PG_E_PEER,
-                       "not all processes of the job came to the start within %.0f s", c->timeout);
+            return pg_fail(err, PG_E_CANCELLED, "interrupted while waiting for other processes");
+        return pg_fail(err, PG_E_PEER, "not all processes of the job started within %.0f s",
+                       c->timeout);
     }
     (void)pthread_join(thread, NULL);
     if (o->error != 0) {
@@ -145,7 +145,7 @@ done:
     return st;
 }
 
-/* Rank 0 may write for a long time, and may be told to leave meanwhile. */
+/* Rank 0 may write for a long time, and be asked to stop meanwhile. */
 static double be_patient(pg__comm *c, const volatile int **cancel)
 {
     const double before = c->timeout;
@@ -345,7 +345,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
     double last = began, until = began + c->timeout;
     size_t left = 0;
     pg_status st = PG_OK;
-    int told = 0;
+    int seen = 0;
     c->absent = 0;
     for (;; left = 0) {
         PG_TRY(look_and_move(c, look, ctx, &left, what, err));
@@ -365,8 +365,8 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
             st = lost(c, gone, what, err);
             goto done;
         }
-        if (!told && is_cancelled(c)) {
-            told = 1;
+        if (!seen && is_cancelled(c)) {
+            seen = 1;
             until = at + AFTER_CANCEL < until ? at + AFTER_CANCEL : until;
         }
         if (at > until || pg__peers_ask(c)) {
@@ -411,7 +411,7 @@ pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_byt
     pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     if (n_bytes > INT_MAX / c->size)
-        PG_FAIL(PG_E_LIMIT, "%s: %zu bytes of %zu ranks", what, n_bytes, c->size);
+        PG_FAIL(PG_E_LIMIT, "%s: %zu bytes of %zu ranks are too many", what, n_bytes, c->size);
     PG_TRY(begun(c, c->mpi->gather(c->job, mine, all, n_bytes, &request), what, err));
     st = pg__comm_wait(c, &request, 1, what, err);
 done:

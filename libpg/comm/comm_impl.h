@@ -97,7 +97,7 @@ size_t pg__peers_gone(const pg__comm *c);
 int pg__peers_ask(const pg__comm *c);
 /* The wait is over: finds out who is still there, and reports those that are not. */
 pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err *err);
-/* Its process is gone. There is no message if the launcher has told this process to leave: then
+/* Its process is gone. There is no message if the launcher has asked this process to stop: then
  * another one has ended, and that one or the launcher has said why. */
 pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err);
 /* The same if this rank itself was absent for longer than the others wait. */

@@ -84,9 +84,10 @@ pg_status pg__peers_left(pg__comm *c, double absent, pg_err *err)
     c->is_broken = 1;
     if (pg__cancelled(c->cancel))
         return silent(err);
-    return pg_fail(err, PG_E_PEER,
-                   "rank %zu on %s itself did not come for %.0f s, others have left without it",
-                   c->rank, c->peers[c->rank].host, absent);
+    return pg_fail(
+        err, PG_E_PEER,
+        "this process (rank %zu on %s) did not respond for %.0f s, so the others gave up on it",
+        c->rank, c->peers[c->rank].host, absent);
 }
 
 /* ---- who waits too ---- */

@@ -73,7 +73,7 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
         return pg__nomem(err);
     if (!pg__find_beside(path, k->file, "comm")) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "%s started this job, and %s is not there: this libpg was built without it",
+                      "%s started this job, and %s is missing: this libpg was built without it",
                       k->name, k->file);
         pg_err_do(err, PG_DO_BUILD_WITH_MPI, NULL);
         pg_err_arg(err, "package", by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");

@@ -98,7 +98,7 @@ pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *s, const char *what, 
     pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     if (s->n > INT_MAX)
-        PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once", what, s->n);
+        PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once are too many", what, s->n);
     PG_TRY(begin(c, s, err));
     s->is_under_way = 1;
     while (*end)

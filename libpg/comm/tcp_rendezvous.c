@@ -1,7 +1,7 @@
 /* tcp_rendezvous.c - how ranks find rank 0: at MASTER_ADDR, on the first free port after
- * MASTER_PORT, where torchrun's own agent listens. Rank 0 first tells anyone who connects to which
- * job it belongs, and is told nothing before that: other programs that listen there learn nothing
- * from us. */
+ * MASTER_PORT, where torchrun's own agent listens. Rank 0 first sends its job to whoever
+ * connects, and receives nothing before that: other programs that listen there learn nothing from
+ * us. */
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
@@ -151,7 +151,7 @@ typedef struct reception {
 } reception;
 
 /* Sent at once, or not at all: a few bytes, for which every new connection has room. */
-static int tell(int fd, const void *mem, size_t n)
+static int send_now(int fd, const void *mem, size_t n)
 {
     return send(fd, mem, n, MSG_NOSIGNAL) == (ssize_t)n;
 }
@@ -173,7 +173,7 @@ static void receive(reception *r, int fd)
         leave(r, oldest, 0);
     r->guests[r->n++] = (guest){.fd = fd, .until = now() + TO_SPEAK};
     tune(fd);
-    if (!tell(fd, &r->m->mine, sizeof r->m->mine))
+    if (!send_now(fd, &r->m->mine, sizeof r->m->mine))
         leave(r, r->n - 1, 0);
 }
 
@@ -194,8 +194,8 @@ static void listen_to(reception *r, size_t k)
     if (g->n_said < sizeof g->says && (some > 0 || waits) && now() < g->until)
         return;
     const uint32_t rank = g->says.rank;
-    const int is_welcome =
-        g->n_said == sizeof g->says && is_awaited(r, &g->says) && tell(g->fd, &rank, sizeof rank);
+    const int is_welcome = g->n_said == sizeof g->says && is_awaited(r, &g->says) &&
+                           send_now(g->fd, &rank, sizeof rank);
     if (is_welcome) {
         r->fds[rank] = g->fd;
         r->n_here++;
@@ -280,7 +280,7 @@ static int introduce(const meeting *m, int fd)
     if (talk(fd, &g, sizeof g, 1, until) && talk(fd, &rank, sizeof rank, 0, until))
         return 1;
     (void)snprintf(m->said, PG_MPI_MESSAGE,
-                   "rank 0 at %.100s does not want rank %u: it has joined already", m->host,
+                   "rank 0 at %.100s refuses rank %u: it has joined already", m->host,
                    m->mine.rank);
     return -1;
 }

@@ -2,7 +2,7 @@
  * rank 0. The thread reads everything that arrives, into memory of its own, and forwards what is
  * for others. What this rank sends and receives, its caller moves: nothing touches the caller's
  * memory in the background. A rank that leaves says so (BYE); one whose connection ends without
- * that is lost, and rank 0 tells the others (LOST). */
+ * that is lost, and rank 0 notifies the others (LOST). */
 #include "comm/tcp.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ static void drop_first(peer *p)
     pg__mem_free(i);
 }
 
-/* Sends a notice of ours. It must not fail for lack of memory: then the end of the connection tells
+/* Sends a notice of ours. It must not fail for lack of memory: then the end of the connection says
  * the same. */
 static void say(pg__wire *w, size_t to, size_t from, uint32_t tag)
 {
@@ -195,7 +195,7 @@ static void deliver(pg__wire *w, size_t from, frame *f)
         const int is_kept =
             w->of[h.to].fd >= 0 && append(&w->of[h.to], &(item){.own = f, .h = h}) == 0;
         if (!is_kept)
-            pg__mem_free(f); /* whoever waits for it is told who is lost, or times out */
+            pg__mem_free(f); /* its waiter gets LOST, or times out */
         return;
     }
     if (h.tag == BYE)

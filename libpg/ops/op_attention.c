@@ -24,8 +24,8 @@ static pg_status check_masks(const pg__dims *const *in, const pg__dims *scores, 
                               pg__dims_of(2, in[K]->d)};
     for (size_t k = 0; k < 3; k++)
         if (in[Q_MASK + k] && !pg__dims_fit(in[Q_MASK + k], &steps[k]))
-            return pg_fail(err, PG_E_MISMATCH, "mask %s, wants %s", PG_SHAPE(in[Q_MASK + k]),
-                           PG_SHAPE(&steps[k]));
+            return pg_fail(err, PG_E_MISMATCH, "the mask is %s, expected %s",
+                           PG_SHAPE(in[Q_MASK + k]), PG_SHAPE(&steps[k]));
     if (in[MASK] && !fits(in[MASK], scores))
         return pg_fail(err, PG_E_MISMATCH, "attention mask %s does not fit scores %s",
                        PG_SHAPE(in[MASK]), PG_SHAPE(scores));

@@ -38,7 +38,8 @@ pg_status pg__shape_conv(const void *attrs, const pg__dims *const *in, size_t n_
     const pg__dims *x = in[0], *kernel = in[1], *bias = n_in > 2 ? in[2] : NULL;
     pg_status st = PG_OK;
     if (x->rank != a->rank + 2)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not %u spatial dimensions", PG_SHAPE(x), a->rank);
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have %u spatial dimensions", PG_SHAPE(x),
+                a->rank);
     PG_TRY(check_kernel(a, x->d[a->rank + 1], kernel, err));
     if (bias && (bias->rank != 1 || bias->d[0] != kernel->d[a->rank + 1]))
         PG_FAIL(PG_E_MISMATCH, "bias %s does not fit the kernel %s", PG_SHAPE(bias),

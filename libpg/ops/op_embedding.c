@@ -9,7 +9,7 @@ pg_status pg__shape_embedding(const void *attrs, const pg__dims *const *in, size
 {
     (void)attrs, (void)n_in;
     if (in[0]->rank >= PG_MAX_RANK)
-        return pg_fail(err, PG_E_LIMIT, "ids of %u dimensions", in[0]->rank);
+        return pg_fail(err, PG_E_LIMIT, "ids of %u dimensions are not supported", in[0]->rank);
     *out = *in[0];
     out->d[out->rank++] = in[1]->d[1];
     return PG_OK;

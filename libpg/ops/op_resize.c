@@ -9,7 +9,7 @@ pg_status pg__shape_resize(const void *attrs, const pg__dims *const *in, size_t 
     const pg__resize_attrs *a = attrs;
     (void)n_in;
     if (in[0]->rank != a->rank + 2)
-        return pg_fail(err, PG_E_MISMATCH, "input %s has not %u spatial dimensions",
+        return pg_fail(err, PG_E_MISMATCH, "input %s does not have %u spatial dimensions",
                        PG_SHAPE(in[0]), a->rank);
     *out = *in[0];
     for (uint32_t i = 0; i < a->rank; i++)

@@ -20,10 +20,10 @@ static pg_status check(const pg__dims *const *in, size_t n_in, uint64_t gates, p
     const pg__dims mask = pg__dims_of(2, zx->d);
     for (size_t k = H0; k <= C0; k++)
         if (in[k] && !pg__dims_fit(in[k], &state))
-            return pg_fail(err, PG_E_MISMATCH, "state %s, wants %s", PG_SHAPE(in[k]),
+            return pg_fail(err, PG_E_MISMATCH, "the state is %s, expected %s", PG_SHAPE(in[k]),
                            PG_SHAPE(&state));
     if (in[MASK] && !pg__dims_fit(in[MASK], &mask))
-        return pg_fail(err, PG_E_MISMATCH, "mask %s, wants %s", PG_SHAPE(in[MASK]),
+        return pg_fail(err, PG_E_MISMATCH, "the mask is %s, expected %s", PG_SHAPE(in[MASK]),
                        PG_SHAPE(&mask));
     return PG_OK;
 }

@@ -12,7 +12,7 @@ pg_status pg__shape_transpose(const void *attrs, const pg__dims *const *in, size
     *out = *in[0];
     for (uint32_t i = 0; i < out->rank; i++) {
         if (a->perm[i] >= out->rank || (seen & 1u << a->perm[i]))
-            return pg_fail(err, PG_E_MISMATCH, "no order of the axes of %s", PG_SHAPE(in[0]));
+            return pg_fail(err, PG_E_MISMATCH, "not an order of the axes of %s", PG_SHAPE(in[0]));
         seen |= 1u << a->perm[i];
         out->d[i] = in[0]->d[a->perm[i]];
     }

@@ -117,7 +117,7 @@ static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
     return st;
 }
 
-static void tell_buckets(pg_trainer *t, const pg__program *p)
+static void print_buckets(pg_trainer *t, const pg__program *p)
 {
     pg__buckets_cut(t);
     printf("],\n \"buckets\": [");
@@ -155,7 +155,7 @@ static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
         PG_TRY(time_calls(t, p, f, i, i + 1, &seconds));
         printf("%s%.9f", i ? ", " : "", seconds);
     }
-    tell_buckets(t, p);
+    print_buckets(t, p);
 done:
     st = pg__with_message(t, st, err);
     close_room(t, &r);

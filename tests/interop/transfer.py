@@ -132,8 +132,8 @@ def between(tools, d, major):
         said = subprocess.run([pgfit, 'other.json', '--init-from', 'full.h5', '--freeze', 'bn1', '--data', 'rows.npz',
                                '--optimizer', 'sgd:learning_rate=0', '--loss', LOSS, '-o', 'other_0.h5'], cwd=d,
                               capture_output=True, text=True)
-        for line in ('2 layers taken by name', 'not taken: c2: its kernel is (3, 3, 4, 6), the model wants (3, 3, 6, 5)',
-                     'not taken: cls: its kernel is (6, 7), the model wants (5, 3)', 'has nothing for: c3'):
+        for line in ('2 layers taken by name', 'not taken: c2: its kernel is (3, 3, 4, 6), the model expects (3, 3, 6, 5)',
+                     'not taken: cls: its kernel is (6, 7), the model expects (5, 3)', 'has nothing for: c3'):
             if line not in said.stdout + said.stderr:
                 bad += 1
                 print(f'pgfit does not say "{line}": {said.stdout}{said.stderr}')

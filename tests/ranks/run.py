@@ -486,7 +486,7 @@ def without(folder):
         if p.is_file():
             shutil.copy(p, folder)
     r = run(ranks(4, *command), folder, timeout=60, more={'LD_LIBRARY_PATH': str(folder)})
-    expect('no plug-in: one message', r.returncode not in (0, 'HANG') and len(job.said(r.stderr)) == 1 and f'pg-mpi-{options.mpi}.so is not there' in r.stderr,
+    expect('no plug-in: one message', r.returncode not in (0, 'HANG') and len(job.said(r.stderr)) == 1 and f'pg-mpi-{options.mpi}.so is missing' in r.stderr,
            show(r))
     own = folder / 'own.sh'  # as on a machine of its own, where it alone is missing
     own.write_text('#!/bin/sh\nexport OMPI_COMM_WORLD_LOCAL_RANK=0 MPI_LOCALRANKID=0\n[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 0 ] && exec sleep 3\nexec "$@"\n')

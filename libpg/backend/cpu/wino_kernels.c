@@ -291,7 +291,7 @@ typedef struct ahead {
 } ahead;
 
 /* Lines of cells that tiles [first, first + n) begin in, of images (h, w) of `channels`, and `more`
- * behind them; asked for in `parts`. */
+ * after them; asked for in `parts`. */
 static ahead ahead_of(const pg__wino *p, const float *images, size_t h, size_t w, size_t channels,
                       size_t first, size_t n, size_t more, size_t parts)
 {

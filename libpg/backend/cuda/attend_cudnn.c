@@ -424,8 +424,9 @@ pg_status pg__dnn_attend_new(pg__dnn_attend_plan **out, pg__dev *d, const pg__dn
         }
     }
     if (!p)
-        return st == PG_E_NOMEM ? pg__nomem(err)
-                                : pg_fail(err, PG_E_NO, "cuDNN has no way for this attention");
+        return st == PG_E_NOMEM
+                   ? pg__nomem(err)
+                   : pg_fail(err, PG_E_NO, "cuDNN has no algorithm for this attention");
     atomic_fetch_add(&p->n_users, 1);
     *work = p->work;
     *out = p;

@@ -58,7 +58,7 @@ static pg_status one_type(const attention *n, const pg__cuda_inst *i, size_t fir
         if ((k <= V || k >= first_kept) && (first_kept != G_P || k != G_DP) && pg__cuda_has(i, k) &&
             n->reals[k].type != n->reals[Q].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
-                           "attention of several types of numbers is not covered on a GPU");
+                           "attention that mixes number types is not supported on a GPU");
     return PG_OK;
 }
 

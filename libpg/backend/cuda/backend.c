@@ -110,7 +110,7 @@ static pg_status cuda_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
         return pg__nomem(err);
     k->op = pg__cuda_op_of(i->op);
     if (!k->op)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s is not covered on a GPU", i->op->name);
+        PG_FAIL(PG_E_UNSUPPORTED, "%s is not supported on a GPU", i->op->name);
     PG_TRY(pg__cuda_shapes(&shapes, t, i, err));
     *needs = (pg__needs){0};
     const pg__cuda_inst inst = {
@@ -150,7 +150,7 @@ static int cuda_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char 
     why[0] = '\0';
     if (pg__cuda_op_of(i->op) && !has_act(i))
         return 1;
-    (void)snprintf(why, 128, "%s%s is not covered on a GPU", i->op->name,
+    (void)snprintf(why, 128, "%s%s is not supported on a GPU", i->op->name,
                    has_act(i) ? " with an activation" : "");
     return 0;
 }

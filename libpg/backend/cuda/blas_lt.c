@@ -186,7 +186,7 @@ static pg_status choose(pg__blas_plan *p, pg__dev *d, const pg__blas_shape *s, p
                 "%s", cublasLtGetStatusString(status));
     const pg__ways ways = {.of = &o, .n = (size_t)o.n, .make = take, .run = try_one};
     PG_TRY(pg__pick(&chosen, d, &c, &ways, err));
-    PG_TRY(take(&o, chosen, &unused, err)); /* others were taken behind it */
+    PG_TRY(take(&o, chosen, &unused, err)); /* others were tried after it */
 done:
     return st;
 }

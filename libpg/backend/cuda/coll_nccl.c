@@ -41,7 +41,7 @@ static pg_status open_library(pg__coll *c, pg_err *err)
     c->lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!c->lib)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "several GPUs need NCCL, and libnccl.so.2 is not there; install the package "
+                       "several GPUs need NCCL, and libnccl.so.2 is missing; install the package "
                        "libnccl2, or nvidia-nccl-cu%d for Python",
                        CUDART_VERSION / 1000);
 #define X(name)                                                                               \
@@ -211,7 +211,8 @@ void pg__coll_free(pg__coll *c)
 static pg_status is_there(const member *m, pg_err *err)
 {
     return m->comm ? PG_OK
-                   : pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before", m->ordinal);
+                   : pg_fail(err, PG_E_DEVICE,
+                             "cuda:%zu: NCCL was shut down after an earlier failure", m->ordinal);
 }
 
 pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err)
@@ -250,7 +251,8 @@ pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__timeout *p, pg_err 
         (void)cudaGetLastError(); /* "not ready" too is noted there, and a launch would find it */
         if (e != cudaErrorNotReady) {
             give_up(c, m);
-            PG_FAIL(PG_E_DEVICE, "cuda:%zu: its work: %s", m->ordinal, cudaGetErrorString(e));
+            PG_FAIL(PG_E_DEVICE, "cuda:%zu: queued work failed: %s", m->ordinal,
+                    cudaGetErrorString(e));
         }
         const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
         if (asked != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))

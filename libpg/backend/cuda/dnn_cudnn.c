@@ -263,13 +263,13 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
     const int64_t n_ops = operations(&p->g, c, &s, ops);
     pg__graph_join(&p->g, d->dnn, ops, n_ops);
     if (p->g.status != CUDNN_STATUS_SUCCESS)
-        PG_FAIL(why_not(p->g.status), "cuDNN has no way for a convolution of %s: %s",
+        PG_FAIL(why_not(p->g.status), "cuDNN has no algorithm for a convolution of %s: %s",
                 PG_SHAPE(&c->x), cudnnGetErrorString(p->g.status));
     st = pg__pick(&taken, d, &work, &ways, &why);
     if (st == PG_E_UNSUPPORTED && d->rt) /* a part of it is not there */
         PG_TRY(open_failed(d, p->g.why, err));
     if (st != PG_OK)
-        PG_FAIL(st, "cuDNN has no way for a convolution of %s: %s", PG_SHAPE(&c->x), why.msg);
+        PG_FAIL(st, "cuDNN has no algorithm for a convolution of %s: %s", PG_SHAPE(&c->x), why.msg);
     p->g.taken = taken;
     if (needs->scratch_bytes < p->g.workspaces[taken])
         needs->scratch_bytes = p->g.workspaces[taken];

@@ -30,8 +30,8 @@ PG_CUDA_PREPARE(prepare_grad)
     table_grad *g;
     if (n > INT32_MAX || rows > INT32_MAX)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "the gradient of a table of %llu rows by %llu ids is not covered on a GPU: "
-                       "2147483647 are the most",
+                       "the gradient of a table of %llu rows by %llu ids is not supported on a "
+                       "GPU: at most 2147483647",
                        (unsigned long long)rows, (unsigned long long)n);
     g = pg__mem_array(1, sizeof *g);
     if (!g)

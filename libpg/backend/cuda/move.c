@@ -139,7 +139,7 @@ typedef struct joined {
     pgk_join parts[];
 } joined;
 
-/* Elements of operand (or result) k behind one another in a row of the result. */
+/* Elements of operand (or result) k that are adjacent in a row of the result. */
 static uint64_t block_of(const pg__cuda_inst *i, size_t k)
 {
     uint64_t n = 1;

@@ -19,7 +19,7 @@ struct pg__dev;
 #define PG__PICK_ARRAYS  4
 #define PG__PICK_NUMBERS 56
 
-/* A piece of work: the numbers that tell it from others, bytes of the arrays that it works on. */
+/* A piece of work: the numbers that distinguish it, bytes of the arrays that it works on. */
 typedef struct pg__pick_case {
     uint64_t key[PG__PICK_NUMBERS];
     size_t n_key;

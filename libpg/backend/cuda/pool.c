@@ -15,10 +15,10 @@ static pg_status windows_of(pgk_windows *w, const pg__cuda_inst *i, size_t x, si
     w->channels = pg__size_of(w->wide ? g.channels / 4 : g.channels);
     for (size_t k = 0; k < 3; k++) {
         if (g.window[k] > MOST || g.stride[k] > MOST || g.before[k] > MOST)
-            return pg_fail(err, PG_E_UNSUPPORTED,
-                           "a window of %zu cells in steps of %zu is not covered on a GPU: "
-                           "%u are the most",
-                           g.window[k], g.stride[k], MOST);
+            return pg_fail(
+                err, PG_E_UNSUPPORTED,
+                "a window of %zu cells in steps of %zu is not supported on a GPU: at most %u",
+                g.window[k], g.stride[k], MOST);
         w->x[k] = pg__size_of(g.x[k]);
         w->y[k] = pg__size_of(g.y[k]);
         w->window[k] = (uint32_t)g.window[k];

@@ -17,7 +17,7 @@ static pg_status one_type(const pg__recur *k, const pg__cuda_inst *i, pg_err *er
         if (multiplied && !of_param && pg__cuda_has(i, v) &&
             k->reals[v].type != k->reals[KERNEL].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
-                           "recurrent layers of several types of numbers are not covered on a GPU");
+                           "recurrent layers that mix number types are not supported on a GPU");
     }
     return PG_OK;
 }

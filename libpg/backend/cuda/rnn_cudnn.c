@@ -118,7 +118,7 @@ pg_status pg__dnn_rnn_new(pg__dnn_rnn_plan **out, pg__dev *d, const pg__dnn_rnn 
         s = measure(p, d->dnn->h, r, layout);
     if (s != CUDNN_STATUS_SUCCESS)
         PG_FAIL(s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ? PG_E_NOMEM : PG_E_NO,
-                "cuDNN has no way for this layer: %s", cudnnGetErrorString(s));
+                "cuDNN has no algorithm for this layer: %s", cudnnGetErrorString(s));
     *out = p;
     p = NULL;
 done:
@@ -142,7 +142,7 @@ void pg__dnn_rnn_free(pg__dnn_rnn_plan *p)
     pg__mem_free(p);
 }
 
-static pg_status told(pg__dev *d, cudnnStatus_t s)
+static pg_status checked(pg__dev *d, cudnnStatus_t s)
 {
     if (s == CUDNN_STATUS_SUCCESS)
         return PG_OK;
@@ -154,7 +154,8 @@ pg_status pg__dnn_rnn_forward(pg__dev *d, const pg__dnn_rnn_plan *p, const pg__d
 {
     cudnnTensorDescriptor_t cells = p->has_cells ? p->state : NULL;
     (void)pg__rt_stream(d->rt);
-    return told(d, cudnnRNNForward(d->dnn->h, p->rnn,
+    return checked(d,
+                   cudnnRNNForward(d->dnn->h, p->rnn,
                                    p->trains ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
                                    NULL, p->x, io->x, p->y, io->y, p->state, io->h0, NULL, cells,
                                    io->c0, io->c, p->weights, io->weights, p->work, io->work,
@@ -166,15 +167,15 @@ pg_status pg__dnn_rnn_backward(pg__dev *d, const pg__dnn_rnn_plan *p, const pg__
     cudnnTensorDescriptor_t cells = p->has_cells ? p->state : NULL;
     pg_status st = PG_OK;
     (void)pg__rt_stream(d->rt);
-    PG_TRY(told(d, cudnnRNNBackwardData_v8(d->dnn->h, p->rnn, NULL, p->y, io->y, io->dy, p->x,
-                                           io->dx, p->state, io->h0, io->dh, io->dh0, cells, io->c0,
-                                           io->dc, io->dc0, p->weights, io->weights, p->work,
-                                           io->work, p->reserve, io->reserve)));
+    PG_TRY(checked(d, cudnnRNNBackwardData_v8(d->dnn->h, p->rnn, NULL, p->y, io->y, io->dy, p->x,
+                                              io->dx, p->state, io->h0, io->dh, io->dh0, cells,
+                                              io->c0, io->dc, io->dc0, p->weights, io->weights,
+                                              p->work, io->work, p->reserve, io->reserve)));
     if (io->dweights)
-        PG_TRY(told(d, cudnnRNNBackwardWeights_v8(d->dnn->h, p->rnn, CUDNN_WGRAD_MODE_ADD, NULL,
-                                                  p->x, io->x, p->state, io->h0, p->y, io->y,
-                                                  p->weights, io->dweights, p->work, io->work,
-                                                  p->reserve, io->reserve)));
+        PG_TRY(checked(d, cudnnRNNBackwardWeights_v8(d->dnn->h, p->rnn, CUDNN_WGRAD_MODE_ADD, NULL,
+                                                     p->x, io->x, p->state, io->h0, p->y, io->y,
+                                                     p->weights, io->dweights, p->work, io->work,
+                                                     p->reserve, io->reserve)));
 done:
     return st;
 }

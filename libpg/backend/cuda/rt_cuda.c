@@ -36,7 +36,7 @@ const char *pg__rt_error(int code)
 }
 
 /* PG_OK, or what failed of which device. The runtime's own note of it is cleared. */
-static pg_status told(const pg__rt *rt, cudaError_t e, const char *what, pg_err *err)
+static pg_status checked(const pg__rt *rt, cudaError_t e, const char *what, pg_err *err)
 {
     if (e == cudaSuccess)
         return PG_OK;
@@ -50,13 +50,13 @@ static cudaError_t enter(const pg__rt *rt)
     return cudaSetDevice(rt->ordinal);
 }
 
-#define CUDA(rt, what, call)                \
-    do {                                    \
-        cudaError_t e_ = enter(rt);         \
-        if (e_ == cudaSuccess)              \
-            e_ = (call);                    \
-        if (e_ != cudaSuccess)              \
-            return told(rt, e_, what, err); \
+#define CUDA(rt, what, call)                   \
+    do {                                       \
+        cudaError_t e_ = enter(rt);            \
+        if (e_ == cudaSuccess)                 \
+            e_ = (call);                       \
+        if (e_ != cudaSuccess)                 \
+            return checked(rt, e_, what, err); \
     } while (0)
 
 /* ---- devices ---- */
@@ -70,7 +70,7 @@ static pg_status no_device(cudaError_t e, pg_err *err)
     (void)cudaGetLastError();
     if (e != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
         (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "no NVIDIA driver: libcuda.so.1 is not there; install the package "
+                      "no NVIDIA driver: libcuda.so.1 is missing; install the package "
                       "nvidia-driver (Debian) or nvidia-driver-580 (Ubuntu)");
     else if (e == cudaErrorInsufficientDriver)
         (void)pg_fail(
@@ -120,7 +120,7 @@ static pg_status learn(pg__rt *rt, pg_err *err)
     }
     const cudaError_t e = (cudaError_t)pgk_usable();
     if (!has_no_code(e))
-        return told(rt, e, "its kernels", err);
+        return checked(rt, e, "its kernels", err);
     (void)cudaGetLastError();
     return pg_fail(err, PG_E_UNSUPPORTED,
                    "cuda:%d, %s: this build has no code for it; build with -Dgpu_arch=%d%d",
@@ -257,7 +257,7 @@ pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
         e = cudaStreamSynchronize(rt->setup);
     if (e != cudaSuccess) {
         (void)cudaFree(mem);
-        return told(rt, e, "memory", err);
+        return checked(rt, e, "memory", err);
     }
     *p = mem;
     return PG_OK;
@@ -362,8 +362,8 @@ pg_status pg__rt_event_new(pg__rt_event **out, pg__rt *rt, pg_err *err)
     pg_status st = PG_OK;
     if (!e)
         return pg__nomem(err);
-    PG_TRY(told(rt, enter(rt), "an event", err));
-    PG_TRY(told(rt, cudaEventCreateWithFlags(&e->e, cudaEventDisableTiming), "an event", err));
+    PG_TRY(checked(rt, enter(rt), "an event", err));
+    PG_TRY(checked(rt, cudaEventCreateWithFlags(&e->e, cudaEventDisableTiming), "an event", err));
     *out = e;
     e = NULL;
 done:
@@ -408,12 +408,12 @@ pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double 
     cudaEvent_t from = NULL, to = NULL;
     float ms = 0;
     pg_status st = PG_OK;
-    PG_TRY(told(rt, enter(rt), "an event", err));
-    PG_TRY(told(rt, cudaEventCreate(&from), "an event", err));
-    PG_TRY(told(rt, cudaEventCreate(&to), "an event", err));
-    PG_TRY(told(rt, cudaEventRecord(from, rt->stream), "an event", err));
+    PG_TRY(checked(rt, enter(rt), "an event", err));
+    PG_TRY(checked(rt, cudaEventCreate(&from), "an event", err));
+    PG_TRY(checked(rt, cudaEventCreate(&to), "an event", err));
+    PG_TRY(checked(rt, cudaEventRecord(from, rt->stream), "an event", err));
     PG_TRY(work(of));
-    PG_TRY(told(rt, between(rt, from, to, &ms), "its work", err));
+    PG_TRY(checked(rt, between(rt, from, to, &ms), "its work", err));
     *seconds = (double)ms / 1e3;
 done:
     if (from)
@@ -465,7 +465,7 @@ pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
         e = cudaGraphUpload(g->exec, rt->stream); /* or the first replay would */
     if (e != cudaSuccess) {
         if (!cannot_record(e))
-            st = told(rt, e, "recording a step", err);
+            st = checked(rt, e, "recording a step", err);
         (void)cudaGetLastError();
         goto done;
     }

@@ -24,7 +24,7 @@ pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channel
         n = pg__dim_mul(n, cells[k]);
     if (n > INT32_MAX)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "images of %u x %u x %u cells and %llu channels are not covered on a GPU",
+                       "images of %u x %u x %u cells and %llu channels are not supported on a GPU",
                        cells[0], cells[1], cells[2], (unsigned long long)channels * (wide ? 4 : 1));
     for (size_t k = 0; k < 3; k++)
         out->cells[k] = pg__div_of(cells[k]);

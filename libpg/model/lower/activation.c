@@ -155,7 +155,8 @@ pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__j
             *out = acts[i].attrs;
             return PG_OK;
         }
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" inside a recurrent layer",
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "%s: activation \"%s\" is not supported inside a recurrent layer",
                    PG_SHOW(l->name), name ? PG_SHOW(name) : "?");
 }
 
@@ -220,10 +221,11 @@ static pg_status apply_softmax_layer(pg__lowering *lw, const pg__layer *l, const
     if (pg__json_type_of(axis) == PG_J_ARRAY && pg__json_len(axis) == 1)
         axis = pg__json_at(axis, 0);
     if (pg__json_type_of(axis) > PG_J_NULL && !pg__json_int(axis, &at))
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: softmax over several axes", PG_SHOW(l->name));
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: softmax over several axes is not supported",
+                       PG_SHOW(l->name));
     if (at != -1 && at != last)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "%s: softmax over axis %lld, only the last is covered", PG_SHOW(l->name),
+                       "%s: softmax over axis %lld, only the last is supported", PG_SHOW(l->name),
                        (long long)at);
     return apply_softmax(lw, x, out, err);
 }

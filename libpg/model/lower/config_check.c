@@ -73,7 +73,7 @@ static pg_status check_type(const pg__layer *l, pg_err *err)
     if (!policy || strncmp(policy, "mixed_", 6) == 0 || strstr(policy, "infer") ||
         strstr(policy, "_from_") || PG_IS_ANY(policy, types))
         return PG_OK;
-    return pg_fail(err, PG_E_FORMAT, "%s: \"dtype\" %s is no type", PG_SHOW(l->name),
+    return pg_fail(err, PG_E_FORMAT, "%s: \"dtype\" %s is not a type", PG_SHOW(l->name),
                    PG_SHOW(policy));
 }
 

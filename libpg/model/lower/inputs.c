@@ -11,7 +11,8 @@ static pg_status read_shape(pg__dims *out, const pg__layer *l, const pg__json *l
 {
     const size_t n = pg__json_len(list);
     if (n + (size_t)batch > PG_MAX_RANK)
-        return pg_fail(err, PG_E_LIMIT, "%s: input of %zu dimensions", PG_SHOW(l->name), n);
+        return pg_fail(err, PG_E_LIMIT, "%s: an input of %zu dimensions is not supported",
+                       PG_SHOW(l->name), n);
     *out = (pg__dims){.rank = (uint32_t)n + (uint32_t)batch, .d = {PG_DIM_ANY}};
     for (size_t i = 0; i < n; i++) {
         const pg__json *j = pg__json_at(list, i);
@@ -19,7 +20,8 @@ static pg_status read_shape(pg__dims *out, const pg__layer *l, const pg__json *l
         if (pg__json_type_of(j) == PG_J_NULL)
             v = -1;
         else if (!pg__json_int(j, &v) || v < 0 || v > INT32_MAX)
-            return pg_fail(err, PG_E_FORMAT, "%s: input shape holds no size", PG_SHOW(l->name));
+            return pg_fail(err, PG_E_FORMAT, "%s: the input shape holds something other than sizes",
+                           PG_SHOW(l->name));
         out->d[i + (size_t)batch] = v < 0 ? PG_DIM_ANY : (uint64_t)v;
     }
     return PG_OK;

@@ -41,14 +41,15 @@ static pg_status alpha_shape(pg__dims *out, const pg__layer *l, const pg__dims *
     if (x->rank < 2)
         return pg_fail(err, PG_E_MISMATCH, "input %s has one dimension", PG_SHAPE(x));
     if (pg__config_has(l, "shared_axes") && pg__json_type_of(shared) != PG_J_ARRAY)
-        return pg_fail(err, PG_E_FORMAT, "%s: \"shared_axes\" is no list", PG_SHOW(l->name));
+        return pg_fail(err, PG_E_FORMAT, "%s: \"shared_axes\" is not a list", PG_SHOW(l->name));
     out->rank = x->rank - 1;
     for (uint32_t i = 1; i < x->rank; i++)
         out->d[i - 1] = x->d[i];
     for (size_t i = 0; i < pg__json_len(shared); i++) {
         int64_t axis = 0;
         if (!pg__json_int(pg__json_at(shared, i), &axis) || axis < 1 || axis >= x->rank)
-            return pg_fail(err, PG_E_FORMAT, "%s: \"shared_axes\" holds no axes of %s",
+            return pg_fail(err, PG_E_FORMAT,
+                           "%s: \"shared_axes\" holds something other than axes of %s",
                            PG_SHOW(l->name), PG_SHAPE(x));
         out->d[axis - 1] = 1;
     }

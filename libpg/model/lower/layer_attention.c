@@ -31,8 +31,8 @@ static pg_status read_output_shape(const pg__layer *l, uint64_t *dims, uint32_t 
     if (!pg__config_has(l, "output_shape"))
         return PG_OK;
     if (len < 1 || len > PG_MAX_RANK - 2)
-        return pg_fail(err, PG_E_LIMIT, "%s: \"output_shape\" of %zu dimensions", PG_SHOW(l->name),
-                       len);
+        return pg_fail(err, PG_E_LIMIT, "%s: \"output_shape\" of %zu dimensions is not supported",
+                       PG_SHOW(l->name), len);
     *n = (uint32_t)len;
     return pg__config_dim_list(dims, len, l, "output_shape", err);
 }
@@ -139,10 +139,10 @@ static pg_status read_axes(mha *m, pg_err *err)
         int64_t v = 0;
         if (!pg__json_int(is_list ? pg__json_at(j, i) : j, &v) || v <= before ||
             v >= (int64_t)m->rank - 1)
-            return pg_fail(err, PG_E_UNSUPPORTED,
-                           "%s: \"attention_axes\" that are not, in their order, axes between the "
-                           "rows and the features",
-                           PG_SHOW(m->l->name));
+            return pg_fail(
+                err, PG_E_UNSUPPORTED,
+                "%s: \"attention_axes\" must ascend and lie between the batch and feature axes",
+                PG_SHOW(m->l->name));
         before = v;
         attended[m->n_attended++] = (uint32_t)v;
     }
@@ -181,7 +181,8 @@ static pg_status flat_steps(pg__lowering *lw, const mha *m, pg__val *x, pg_err *
     if (d.rank != m->rank || d.rank < 3 || d.d[d.rank - 1] == PG_DIM_ANY)
         return pg_fail(err, PG_E_MISMATCH, "input %s is not (rows, steps, features)", PG_SHAPE(&d));
     if (d.rank > 3 && pg__mask_of(lw, *x) != PG__NO_VAL)
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: masks of inputs with several axes of steps",
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "%s: masks of inputs with several axes of steps are not supported",
                        PG_SHOW(m->l->name));
     memcpy(perm + 1, m->axes, sizeof m->axes - sizeof *m->axes);
     perm[d.rank - 1] = d.rank - 1;
@@ -201,14 +202,14 @@ static pg_status read_mha(mha *m, const pg__layer *l, uint32_t rank, pg_err *err
     pg_status st = PG_OK;
     *m = (mha){.l = l, .has_bias = pg__config_bool(l, "use_bias", 1), .rank = rank};
     if (pg__config_has(l, "quantization_config"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: quantized kernels", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: quantized kernels are not supported", PG_SHOW(l->name));
     PG_TRY(pg__config_dim(&m->heads, l, grouped ? "num_query_heads" : "num_heads", err));
     PG_TRY(pg__config_dim_or(&m->key_heads, l, "num_key_value_heads", m->heads, err));
     PG_TRY(pg__config_dim(&m->key, l, grouped ? "head_dim" : "key_dim", err));
     PG_TRY(pg__config_dim_or(&m->value, l, "value_dim", m->key, err));
     PG_TRY(pg__config_rate(&m->dropout, l, "dropout", err));
     if (m->heads % m->key_heads != 0)
-        PG_FAIL(PG_E_FORMAT, "%s: \"num_query_heads\" is no multiple of \"num_key_value_heads\"",
+        PG_FAIL(PG_E_FORMAT, "%s: \"num_query_heads\" is not a multiple of \"num_key_value_heads\"",
                 PG_SHOW(l->name));
     PG_TRY(read_axes(m, err));
 done:
@@ -267,7 +268,8 @@ static pg_status project_back(pg__lowering *lw, const mha *m, pg__val y, const p
     PG_TRY(project(lw, m, "attention_output", y, kernel, 2, 2 + n, &y, err));
     to.rank = query->rank - 1 + n;
     if (to.rank > PG_MAX_RANK)
-        PG_FAIL(PG_E_LIMIT, "%s: output of %u dimensions", PG_SHOW(m->l->name), to.rank);
+        PG_FAIL(PG_E_LIMIT, "%s: an output of %u dimensions is not supported", PG_SHOW(m->l->name),
+                to.rank);
     for (uint32_t i = 1; i < to.rank; i++) {
         const int is_step = i + 1 < query->rank;
         to.d[i] = is_step ? query->d[m->axes[i - 1]] : kernel[2 + i - (query->rank - 1)];
@@ -285,7 +287,7 @@ static pg_status score_dims(const mha *m, const pg__dims *query, const pg__dims 
                             pg_err *err)
 {
     if (2 + m->n_apart + 2 * m->n_attended > PG_MAX_RANK)
-        return pg_fail(err, PG_E_LIMIT, "%s: scores of more than %d dimensions",
+        return pg_fail(err, PG_E_LIMIT, "%s: scores of more than %d dimensions are not supported",
                        PG_SHOW(m->l->name), PG_MAX_RANK);
     *out = (pg__dims){.rank = 1, .d = {query->d[0]}};
     for (uint32_t i = 0; i < m->n_apart; i++)
@@ -369,7 +371,8 @@ pg_status pg__lower_multi_head(pg__lowering *lw, const pg__layer *l, const pg__v
         .scale = 1 / sqrt((double)m.key),
         .causal = pg__json_bool(pg__json_get(lw->kwargs, "use_causal_mask"), 0)};
     if (a.causal && query.rank > 3)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: a causal mask over several axes", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: a causal mask over several axes is not supported",
+                PG_SHOW(l->name));
     for (uint32_t i = 0; i < m.n_apart; i++)
         for (size_t n = 1; n < 3; n++)
             if (pg__dims_at(lw, from[n])->rank == m.rank &&

@@ -45,7 +45,7 @@ static pg_status read_bounds(double out[2], const pg__layer *l, const char *key,
         if ((is_list && pg__json_len(j) != 2) ||
             !pg__json_num(is_list ? pg__json_at(j, i) : j, &out[i]) || !(out[i] >= least) ||
             !(out[i] <= most))
-            return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is no number, nor two, from %g to %g",
+            return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" must be one or two numbers from %g to %g",
                            PG_SHOW(l->name), key, least, most);
     if (!is_list) {
         out[1] = fabs(out[1]);
@@ -79,7 +79,7 @@ static pg_status read_fill(pg__warp_attrs *a, const pg__layer *l, pg_err *err)
             i++;
         if (i == 4)
             return pg_fail(err, PG_E_UNSUPPORTED,
-                           "%s: \"fill_mode\" is none of constant, nearest, reflect, wrap",
+                           "%s: \"fill_mode\" must be one of constant, nearest, reflect, wrap",
                            PG_SHOW(l->name));
         a->fill = (pg__warp_fill)i;
     }
@@ -102,7 +102,7 @@ static pg_status begin(pg__lowering *lw, const pg__layer *l, const pg__val *in, 
     out->n = 1;
     out->v[0] = in[0];
     if (pg__dims_at(lw, in[0])->rank != 4)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not 2 spatial dimensions",
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have 2 spatial dimensions",
                 PG_SHAPE(pg__dims_at(lw, in[0])));
     if (lw->training)
         PG_TRY(pg__to_channels_last(lw, l, 2, in[0], x, err));
@@ -117,8 +117,8 @@ static pg_status move(pg__lowering *lw, const pg__layer *l, pg__warp_attrs *a, p
     pg__val drawn, y;
     pg_status st = PG_OK;
     if (tape(lw)->values[x].needs_grad)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: %s behind layers that are trained", PG_SHOW(l->name),
-                l->class_name);
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: %s after trainable layers is not supported",
+                PG_SHOW(l->name), l->class_name);
     if (a->kind != PG__WARP_CROP) {
         a->size[0] = d->d[1];
         a->size[1] = d->d[2];
@@ -145,7 +145,7 @@ pg_status pg__lower_random_flip(pg__lowering *lw, const pg__layer *l, const pg__
     pg_status st = PG_OK;
     if (!across && !down)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: \"mode\" is none of horizontal, vertical, horizontal_and_vertical",
+                "%s: \"mode\" must be one of horizontal, vertical, horizontal_and_vertical",
                 PG_SHOW(l->name));
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
     if (x != PG__NO_VAL)
@@ -184,10 +184,10 @@ pg_status pg__lower_random_rotation(pg__lowering *lw, const pg__layer *l, const 
     pg__uniform_attrs u = {.low = {factor[0] * turn}, .high = {factor[1] * turn}};
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
     if (x != PG__NO_VAL && pg__is_channels_first(l))
-        PG_FAIL(
-            PG_E_UNSUPPORTED,
-            "%s: RandomRotation with channels_first, where Keras draws an angle for each channel",
-            PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: RandomRotation with channels_first, where Keras draws an angle for each "
+                "channel, is not supported",
+                PG_SHOW(l->name));
     if (x != PG__NO_VAL)
         PG_TRY(move(lw, l, &a, x, &u, 1, out, err));
 done:

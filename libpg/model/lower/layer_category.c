@@ -18,7 +18,7 @@ static pg__tape *tape(pg__lowering *lw)
     return &lw->to->tape;
 }
 
-/* x's shape with another axis behind it. */
+/* x's shape with another axis after the last. */
 static pg_status with_axis(const pg__dims *x, uint64_t n, pg__dims *out, pg_err *err)
 {
     if (x->rank + 2 > PG_MAX_RANK)
@@ -95,7 +95,8 @@ static pg_status read_mode(mode *out, const pg__layer *l, mode fallback, pg_err 
     static const char *const names[] = {"int", "one_hot", "multi_hot", "count"};
     const char *name = pg__json_get_str(l->config, "output_mode");
     if (pg__config_bool(l, "sparse", 0))
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"sparse\" results", PG_SHOW(l->name));
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"sparse\" results are not supported",
+                       PG_SHOW(l->name));
     *out = fallback;
     if (!pg__config_has(l, "output_mode"))
         return PG_OK;
@@ -107,8 +108,8 @@ static pg_status read_mode(mode *out, const pg__layer *l, mode fallback, pg_err 
             return PG_OK;
         }
     return pg_fail(err, PG_E_UNSUPPORTED,
-                   "%s: \"output_mode\" is %s, none of int, one_hot, multi_hot, count",
-                   PG_SHOW(l->name), name ? PG_SHOW(name) : "no text");
+                   "%s: \"output_mode\" is %s; it must be one of int, one_hot, multi_hot, count",
+                   PG_SHOW(l->name), name ? PG_SHOW(name) : "not a text");
 }
 
 /* x holds numbers from 0 to depth - 1; others belong to no category. */
@@ -128,7 +129,7 @@ static pg_status encode(pg__lowering *lw, const pg__layer *l, mode how, pg__val 
     if (how != ONE_HOT && d.rank != 2)
         PG_FAIL(PG_E_MISMATCH, "\"output_mode\" takes two dimensions, not %s", PG_SHAPE(&d));
     if (depth == 0 || depth > MAX_TOKENS)
-        PG_FAIL(PG_E_LIMIT, "%s: %llu categories, at most %d are covered", PG_SHOW(l->name),
+        PG_FAIL(PG_E_LIMIT, "%s: %llu categories, at most %d are supported", PG_SHOW(l->name),
                 (unsigned long long)depth, MAX_TOKENS);
     keys = pg__mem_array((size_t)depth, sizeof *keys);
     if (!keys)
@@ -171,7 +172,7 @@ pg_status pg__lower_category_encoding(pg__lowering *lw, const pg__layer *l, cons
     PG_TRY(pg__config_dim(&depth, l, key, err));
     const pg__val weights = pg__operand(lw, in, n_in, "count_weights", 1);
     if (how == AS_INT || n_in > 2 || (n_in == 2 && (weights == PG__NO_VAL || how != COUNT)))
-        PG_FAIL(PG_E_FORMAT, "%s: \"output_mode\" or the %zu tensors make no sense",
+        PG_FAIL(PG_E_FORMAT, "%s: \"output_mode\" does not fit a call with %zu tensors",
                 PG_SHOW(l->name), n_in);
     PG_TRY(whole(lw, in[0], &x, err));
     out->n = 1;
@@ -194,12 +195,12 @@ pg_status pg__lower_hashing(pg__lowering *lw, const pg__layer *l, const pg__val 
     PG_TRY(read_mode(&how, l, AS_INT, err));
     PG_TRY(pg__config_dim(&n, l, "num_bins", err));
     if (pg__config_has(l, "salt"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"salt\"", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"salt\" is not supported", PG_SHOW(l->name));
     if (a.has_mask && (!pg__json_int(pg__json_get(l->config, "mask_value"), &mask) ||
                        mask < INT32_MIN || mask > INT32_MAX))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: a \"mask_value\" that is no number", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"mask_value\" is not a number", PG_SHOW(l->name));
     if (n >= LARGEST_KEY)
-        PG_FAIL(PG_E_LIMIT, "%s: \"num_bins\" is %llu, at most %d are covered", PG_SHOW(l->name),
+        PG_FAIL(PG_E_LIMIT, "%s: \"num_bins\" is %llu, at most %d are supported", PG_SHOW(l->name),
                 (unsigned long long)n, LARGEST_KEY - 1);
     a.has_mask = a.has_mask && n > 1;
     a.mask = (int32_t)mask;
@@ -223,14 +224,14 @@ static pg_status read_list(double **out, uint64_t *n, const pg__layer *l, const 
     *out = NULL;
     *n = pg__json_len(j);
     if (pg__json_type_of(j) != PG_J_ARRAY || *n > MAX_TOKENS)
-        PG_FAIL(PG_E_FORMAT, "%s: \"%s\" is no list of at most %d numbers", PG_SHOW(l->name), key,
-                MAX_TOKENS);
+        PG_FAIL(PG_E_FORMAT, "%s: \"%s\" is not a list of at most %d numbers", PG_SHOW(l->name),
+                key, MAX_TOKENS);
     *out = pg__mem_array((size_t)*n, sizeof **out);
     if (!*out)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < *n; i++)
         if (!pg__json_num(pg__json_at(j, i), &(*out)[i]))
-            PG_FAIL(PG_E_FORMAT, "%s: \"%s\" is no list of numbers", PG_SHOW(l->name), key);
+            PG_FAIL(PG_E_FORMAT, "%s: \"%s\" is not a list of numbers", PG_SHOW(l->name), key);
 done:
     return st;
 }
@@ -266,7 +267,7 @@ pg_status pg__lower_discretization(pg__lowering *lw, const pg__layer *l, const p
     PG_TRY(read_mode(&how, l, AS_INT, err));
     if (!pg__config_has(l, key))
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: boundaries that adapt() found are no part of the model's config",
+                "%s: boundaries that adapt() found are not part of the model's config",
                 PG_SHOW(l->name));
     PG_TRY(read_list(&at, &n, l, key, err));
     for (uint64_t i = 0; i < n; i++)
@@ -330,25 +331,27 @@ static pg_status read_lookup(lookup *t, const pg__layer *l, pg_err *err)
     *t = (lookup){.unknown = 1, .oov = -1};
     PG_TRY(read_mode(&t->how, l, AS_INT, err));
     if (pg__config_bool(l, "invert", 0))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"invert\"", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"invert\" is not supported", PG_SHOW(l->name));
     if (!pg__config_has(l, "vocabulary"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: its vocabulary is no part of the model's config",
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: its vocabulary is not part of the model's config",
                 PG_SHOW(l->name));
     if (pg__config_has(l, "num_oov_indices") &&
         !pg__json_int(pg__json_get(l->config, "num_oov_indices"), &t->unknown))
         t->unknown = -1;
     if (t->unknown != 0 && t->unknown != 1)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"num_oov_indices\" other than 0 and 1", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"num_oov_indices\" other than 0 and 1 is not supported",
+                PG_SHOW(l->name));
     t->has_mask = pg__config_has(l, "mask_token");
     if (t->has_mask && t->how != AS_INT)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"mask_token\" where \"output_mode\" is not int",
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"mask_token\" is supported only if \"output_mode\" is int",
                 PG_SHOW(l->name));
     PG_TRY(pg__config_num_or(&t->mask, l, l->config, "mask_token", 0, err));
     PG_TRY(pg__config_num_or(&t->oov, l, l->config, "oov_token", -1, err));
     PG_TRY(read_list(&t->keys, &t->n, l, "vocabulary", err));
     for (uint64_t i = 0; i < t->n; i++)
         if (!(fabs(t->keys[i]) < LARGEST_KEY))
-            PG_FAIL(PG_E_UNSUPPORTED, "%s: \"vocabulary\" holds numbers of %d and more",
+            PG_FAIL(PG_E_UNSUPPORTED,
+                    "%s: \"vocabulary\" holds numbers of %d and more, which are not supported",
                     PG_SHOW(l->name), LARGEST_KEY);
     PG_TRY(check_apart(t, l, err));
     skip_special(t);

@@ -31,7 +31,8 @@ static pg_status read_cell(const pg__layer *l, size_t i, pg__layer *out, pg_err 
                        .config = pg__json_get(entry, "config"),
                        .trainable = 1};
     if (!out->class_name || !out->config)
-        return pg_fail(err, PG_E_FORMAT, "%s: \"cell\" is none", PG_SHOW(l->name));
+        return pg_fail(err, PG_E_FORMAT, "%s: \"cell\" does not describe a layer",
+                       PG_SHOW(l->name));
     for (size_t k = 0; k < sizeof classes / sizeof *classes; k++)
         known += strcmp(out->class_name, classes[k]) == 0;
     if (!known || !pg__layer_is_keras(out))
@@ -74,10 +75,10 @@ static pg_status lower_cells(pg__lowering *lw, const pg__layer *l, size_t first_
     size_t n_cells = 0, n_states = call->n_states;
     pg_status st = PG_OK;
     if (pg__config_has(l, "num_constants"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: cells with constants", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: cells with constants are not supported", PG_SHOW(l->name));
     (void)cell_entry(l, 0, &n_cells);
     if (n_cells == 0)
-        PG_FAIL(PG_E_FORMAT, "%s: \"cells\" are none", PG_SHOW(l->name));
+        PG_FAIL(PG_E_FORMAT, "%s: \"cells\" is not a list of cells", PG_SHOW(l->name));
     out->n = 1;
     one.around = l;
     for (size_t i = 0; i < n_cells; i++) {

@@ -207,7 +207,8 @@ static pg_status read_image(image *m, pg__lowering *lw, const pg__layer *l, cons
     *m = (image){.channels = 0};
     PG_TRY(pg__lower_one_input(l, n_in, err));
     if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels are not supported",
+                PG_SHOW(l->name));
     PG_TRY(read_conv(&m->c, l, has_filters, err));
     m->a.rank = m->c.rank;
     PG_TRY(read_steps(m, l, err));
@@ -363,13 +364,14 @@ static uint64_t made_cells(const image *m, uint32_t i, uint64_t n, const uint64_
 }
 
 /* Deconvolution2D of Keras 1 has its output_shape in the config, with the batch. */
-static pg_status told_size(image *m, const pg__layer *l, pg_err *err)
+static pg_status given_size(image *m, const pg__layer *l, pg_err *err)
 {
     const pg__json *shape = pg__json_get(l->config, "output_shape");
     for (uint32_t i = 0; i < m->c.rank; i++) {
         int64_t v = 0;
         if (!pg__json_int(pg__json_at(shape, i + (m->c.th ? 2 : 1)), &v) || v <= 0)
-            return pg_fail(err, PG_E_FORMAT, "%s: \"output_shape\" holds no sizes",
+            return pg_fail(err, PG_E_FORMAT,
+                           "%s: \"output_shape\" holds something other than sizes",
                            PG_SHOW(l->name));
         m->a.size[i] = (uint64_t)v;
     }
@@ -384,7 +386,7 @@ static pg_status find_sizes(image *m, pg__lowering *lw, const pg__layer *l, pg_e
     pg_status st = PG_OK;
     PG_TRY(pg__config_cells(extra, m->c.rank, l, "output_padding", err));
     if (m->c.keras1)
-        PG_TRY(told_size(m, l, err));
+        PG_TRY(given_size(m, l, err));
     for (uint32_t i = 0; i < m->c.rank; i++) {
         if (!m->c.keras1)
             m->a.size[i] = made_cells(m, i, x->d[i + 1], has_extra ? extra : NULL);

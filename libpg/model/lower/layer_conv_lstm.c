@@ -35,7 +35,8 @@ static pg_status read_config(conv_lstm *c, pg__lowering *lw, const pg__layer *l,
     pg_status st = PG_OK;
     *c = (conv_lstm){.l = l, .mask = PG__NO_VAL, .bias = PG__NO_VAL};
     if (pg__config_has(l, "nb_filter"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: ConvLSTM2D of Keras 1, whose gates are stored apart",
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: ConvLSTM2D of Keras 1, whose gates are stored separately, is not supported",
                 PG_SHOW(l->name));
     c->input.rank = c->recurrent.rank = rank;
     c->input.groups = c->recurrent.groups = 1;
@@ -352,7 +353,7 @@ static pg_status begin(conv_lstm *c, pg__lowering *lw, const pg__val *in, size_t
     c->steps = d->d[1];
     if (c->steps == 0 ||
         (c->steps != PG_DIM_ANY && pg__dim_mul(lw->calls ? lw->calls : 1, c->steps) > MAX_STEPS))
-        PG_FAIL(PG_E_LIMIT, "%s: %llu steps, 1 to %d are covered", PG_SHOW(c->l->name),
+        PG_FAIL(PG_E_LIMIT, "%s: %llu steps; 1 to %d are supported", PG_SHOW(c->l->name),
                 (unsigned long long)c->steps, MAX_STEPS);
     *x = in[0];
     PG_TRY(channels_last(c, lw, x, err));
@@ -393,12 +394,12 @@ pg_status pg__lower_conv_lstm(pg__lowering *lw, const pg__layer *l, const pg__va
                 n_in - 1);
     for (size_t k = 1; lw->args && k < n_in; k++)
         if (lw->args[k] && strcmp(lw->args[k], "initial_state") != 0)
-            PG_FAIL(PG_E_UNSUPPORTED, "%s: called with \"%s\"", PG_SHOW(l->name),
+            PG_FAIL(PG_E_UNSUPPORTED, "%s: a call with \"%s\" is not supported", PG_SHOW(l->name),
                     PG_SHOW(lw->args[k]));
     PG_TRY(read_config(&c, lw, l, err));
     c.mask = pg__mask_of(lw, in[0]);
     if (c.mask != PG__NO_VAL && pg__dims_at(lw, c.mask)->rank != 2)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: a mask of more than steps", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: the mask must have rows and steps only", PG_SHOW(l->name));
     PG_TRY(begin(&c, lw, in, n_in, &x, err));
     PG_TRY(run(&c, lw, x, all ? &sequence : NULL, err));
     out->n = 1;

@@ -51,8 +51,9 @@ pg_status pg__vars_einsum_dense(pg__vars *out, const pg__layer *l, int dialect, 
     for (const char *p = comma + 1; *p && *p != '-'; p++)
         kernel_rank += (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
     if (kernel_rank > PG_MAX_RANK)
-        PG_FAIL(PG_E_LIMIT, "%s: \"equation\" has a kernel of %u dimensions", PG_SHOW(l->name),
-                kernel_rank);
+        PG_FAIL(PG_E_LIMIT,
+                "%s: \"equation\" has a kernel of %u dimensions, which is not supported",
+                PG_SHOW(l->name), kernel_rank);
     PG_TRY(lora(&rank, l, err));
     PG_TRY(pg__vars_add(out, "kernel", "", rank == 0, kernel_rank, dims, err));
     if (pg__config_has(l, "bias_axes"))
@@ -120,7 +121,8 @@ pg_status pg__lower_dense(pg__lowering *lw, const pg__layer *l, const pg__val *i
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
     if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels are not supported",
+                PG_SHOW(l->name));
     PG_TRY(pg__config_dim(&units, l, keras1 ? "output_dim" : "units", err));
     const pg__dims *x = pg__dims_at(lw, in[0]);
     if (x->rank < 2 || x->d[x->rank - 1] == PG_DIM_ANY)
@@ -149,7 +151,8 @@ pg_status pg__lower_embedding(pg__lowering *lw, const pg__layer *l, const pg__va
     PG_TRY(pg__lower_one_input(l, n_in, err));
     (void)pg__json_num(pg__json_get(l->config, "dropout"), &dropout); /* Keras 1: whole words */
     if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config") || dropout > 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters, quantized tables and dropout of words",
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: low-rank adapters, quantized tables and dropout of words are not supported",
                 PG_SHOW(l->name));
     PG_TRY(pg__config_dim(&table[0], l, "input_dim", err));
     PG_TRY(pg__config_dim(&table[1], l, "output_dim", err));

@@ -150,7 +150,7 @@ static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_e
     if (!c->causal || c->t == PG_DIM_ANY || c->s == PG_DIM_ANY)
         return PG_OK;
     if (pg__dim_mul(c->t, c->s) > PG_MAX_CONSTANT)
-        PG_FAIL(PG_E_LIMIT, "a causal mask of more steps than are covered");
+        PG_FAIL(PG_E_LIMIT, "a causal mask of more steps than are supported");
     lower = pg__mem_array(pg__dim_mul(c->t, c->s), sizeof *lower);
     if (!lower)
         return pg__nomem(err);
@@ -223,7 +223,7 @@ pg_status pg__lower_attention(pg__lowering *lw, const pg__layer *l, const pg__va
     pg_status st = PG_OK;
     PG_TRY(read_call(lw, l, in, n_in, &c, err));
     if (!mode && pg__config_has(l, "score_mode"))
-        PG_FAIL(PG_E_FORMAT, "%s: \"score_mode\" is no text", PG_SHOW(l->name));
+        PG_FAIL(PG_E_FORMAT, "%s: \"score_mode\" is not a text", PG_SHOW(l->name));
     if (mode && strcmp(mode, "concat") == 0)
         st = by_sums(lw, l, &c, out, err);
     else if (!mode || strcmp(mode, "dot") == 0)

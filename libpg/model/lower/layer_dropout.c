@@ -127,7 +127,7 @@ pg_status pg__lower_gaussian_noise(pg__lowering *lw, const pg__layer *l, const p
     PG_TRY(pg__config_num_or(&deviation, l, l->config,
                              pg__config_has(l, "sigma") ? "sigma" : "stddev", -1, err));
     if (!(deviation >= 0 && deviation <= 1e30))
-        PG_FAIL(PG_E_FORMAT, "%s: \"stddev\" is no number from 0 on", PG_SHOW(l->name));
+        PG_FAIL(PG_E_FORMAT, "%s: \"stddev\" must be a number from 0 on", PG_SHOW(l->name));
     PG_TRY(add_normal(lw, PG__ADD, deviation, in[0], out, err));
 done:
     return st;
@@ -182,7 +182,8 @@ pg_status pg__lower_spatial_dropout(pg__lowering *lw, const pg__layer *l, const 
     PG_TRY(pg__lower_one_input(l, n_in, err));
     pg__dims noise = *pg__dims_at(lw, in[0]);
     if (noise.rank != rank + 2)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not %u spatial dimensions", PG_SHAPE(&noise), rank);
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have %u spatial dimensions", PG_SHAPE(&noise),
+                rank);
     for (uint32_t i = 0; i < rank; i++)
         noise.d[first + i] = 1;
     PG_TRY(drop(lw, l, in[0], &noise, 0, out, err));

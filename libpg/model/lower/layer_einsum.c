@@ -25,7 +25,8 @@ typedef struct einsum {
 
 static pg_status no_equation(const einsum *e, pg_err *err)
 {
-    return pg_fail(err, PG_E_FORMAT, "%s: \"equation\" is none of two operands as Keras takes it",
+    return pg_fail(err, PG_E_FORMAT,
+                   "%s: \"equation\" is not one of two operands that Keras accepts",
                    PG_SHOW(e->l->name));
 }
 
@@ -274,7 +275,7 @@ static pg_status add_bias(pg__lowering *lw, const einsum *e, pg__val *y, pg_err 
                     PG_SHOW(e->l->name));
     }
     if (n == 0 || n != strlen(which))
-        PG_FAIL(PG_E_FORMAT, "%s: \"bias_axes\" are none of the result's", PG_SHOW(e->l->name));
+        PG_FAIL(PG_E_FORMAT, "%s: \"bias_axes\" are not axes of the result", PG_SHOW(e->l->name));
     PG_TRY(pg__lower_param(lw, "bias", shape.rank, shape.d, &bias, err));
     PG_TRY(pg__lower_binary(lw, PG__ADD, *y, bias, y, err));
 done:
@@ -291,7 +292,8 @@ pg_status pg__lower_einsum_dense(pg__lowering *lw, const pg__layer *l, const pg_
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
     if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels are not supported",
+                PG_SHOW(l->name));
     PG_TRY(read_equation(&e, l, pg__dims_at(lw, x)->rank, err));
     PG_TRY(find_sizes(lw, &e, pg__dims_at(lw, x), err));
     PG_TRY(pg__lower_param(lw, "kernel", e.kernel.n, e.kernel.size, &w, err));

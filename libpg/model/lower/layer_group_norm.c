@@ -43,7 +43,7 @@ static pg_status read_groups(groups *g, pg__lowering *lw, const pg__layer *l, pg
                 (unsigned long long)g->channels);
     if (pg__mask_of(lw, x) != PG__NO_VAL && !lw->opts->rules->keras3)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: steps that are masked, which Keras 2 takes for a mask of channels",
+                "%s: masked steps, which Keras 2 takes for a mask of channels, are not supported",
                 PG_SHOW(l->name));
 done:
     return st;
@@ -149,7 +149,7 @@ static pg_status read_together(together *t, pg__lowering *lw, const pg__layer *l
         if (!(t->axes >> i & 1))
             continue;
         if (d->d[i] == PG_DIM_ANY)
-            PG_FAIL(PG_E_MISMATCH, "input %s: what is normalised needs a known size", PG_SHAPE(d));
+            PG_FAIL(PG_E_MISMATCH, "input %s: the normalised axes need known sizes", PG_SHAPE(d));
         t->along.d[t->along.rank++] = d->d[i];
         t->n *= (double)d->d[i];
         t->kept.d[i] = 1;

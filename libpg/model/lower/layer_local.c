@@ -76,7 +76,8 @@ static pg_status read_local(local *c, pg__lowering *lw, const pg__layer *l, pg__
     *c = (local){.l = l, .rank = pg__spatial_rank(l->class_name), .places = 1};
     c->first = pg__is_channels_first(l);
     if (d->rank != c->rank + 2)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not %u spatial dimensions", PG_SHAPE(d), c->rank);
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have %u spatial dimensions", PG_SHAPE(d),
+                c->rank);
     for (uint32_t i = 1; i < d->rank; i++)
         if (d->d[i] == PG_DIM_ANY || d->d[i] == 0 || d->d[i] > INT32_MAX)
             PG_FAIL(PG_E_MISMATCH, "input %s needs known sizes", PG_SHAPE(d));
@@ -89,7 +90,7 @@ static pg_status read_local(local *c, pg__lowering *lw, const pg__layer *l, pg__
     if (pg__config_has(l, "implementation") &&
         (!pg__json_int(pg__json_get(l->config, "implementation"), implementation) ||
          *implementation < 1 || *implementation > 3))
-        PG_FAIL(PG_E_FORMAT, "%s: \"implementation\" is none of 1, 2, 3", PG_SHOW(l->name));
+        PG_FAIL(PG_E_FORMAT, "%s: \"implementation\" must be one of 1, 2, 3", PG_SHOW(l->name));
     PG_TRY(pg__config_padding(&padding, l, err));
     if (padding == PG__PAD_CAUSAL || (padding == PG__PAD_SAME && *implementation == 1))
         PG_FAIL(PG_E_FORMAT, "%s: \"padding\" is not for this \"implementation\"",
@@ -101,7 +102,8 @@ static pg_status read_local(local *c, pg__lowering *lw, const pg__layer *l, pg__
     }
     if (pg__dim_mul(c->window, c->window) > PG_MAX_CONSTANT ||
         pg__dim_mul(c->places, pg__dim_mul(c->window, c->filters)) > INT32_MAX)
-        PG_FAIL(PG_E_LIMIT, "%s: its kernels have more weights than are covered", PG_SHOW(l->name));
+        PG_FAIL(PG_E_LIMIT, "%s: its kernels have more weights than are supported",
+                PG_SHOW(l->name));
 done:
     return st;
 }
@@ -198,9 +200,7 @@ static pg_status listed_kernels(const local *c, pg__lowering *lw, pg__val *out, 
     pg__val which;
     pg_status st = PG_OK;
     if (n == 0 || n >= MAX_WHOLE)
-        PG_FAIL(PG_E_LIMIT,
-                "%s: none or more than the %d weights that are covered with "
-                "\"implementation\" 3",
+        PG_FAIL(PG_E_LIMIT, "%s: \"implementation\" 3 is supported with 1 to %d weights",
                 PG_SHOW(c->l->name), MAX_WHOLE - 1);
     ids = pg__mem_array((size_t)all, sizeof *ids);
     if (!ids)
@@ -317,7 +317,7 @@ static pg_status by_matrix(const local *c, pg__lowering *lw, pg__val x, pg__val 
     n_in = pg__dim_mul(n_in, cells);
     const uint64_t n_out = pg__dim_mul(c->places, c->filters);
     if (pg__dim_mul(n_in, n_out) > INT32_MAX || pg__dim_mul(cells, c->places) > PG_MAX_CONSTANT)
-        PG_FAIL(PG_E_LIMIT, "%s: its kernel has more weights than are covered",
+        PG_FAIL(PG_E_LIMIT, "%s: its kernel has more weights than are supported",
                 PG_SHOW(c->l->name));
     mask = pg__mem_array((size_t)(cells * c->places), sizeof *mask);
     if (!mask)

@@ -174,7 +174,7 @@ static pg_status concat_masks(pg__lowering *lw, const pg__val *in, size_t n_in, 
     if (n_masked == 0)
         return PG_OK;
     if (n_in > PG_MAX_OUTPUTS)
-        PG_FAIL(PG_E_LIMIT, "%zu masked inputs, at most %d are covered", n_in, PG_MAX_OUTPUTS);
+        PG_FAIL(PG_E_LIMIT, "%zu masked inputs, at most %d are supported", n_in, PG_MAX_OUTPUTS);
     for (size_t k = 0; k < n_in; k++) {
         masks[k] = pg__mask_of(lw, in[k]);
         if (masks[k] == PG__NO_VAL)
@@ -196,7 +196,8 @@ static pg_status concatenate(pg__lowering *lw, const pg__layer *l, const char *k
     const uint32_t rank = pg__dims_at(lw, in[0])->rank;
     PG_TRY(pg__config_axis(&a.axis, l, key, -1, rank, err));
     if (a.axis == 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: joining along the rows of a batch", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: joining along the batch axis is not supported",
+                PG_SHOW(l->name));
     out->n = 1;
     PG_TRY(pg__emit(&lw->to->tape, PG__OP_concat, &a, in, n_in, &out->v[0], err));
     PG_TRY(a.axis == 1 && rank > 2 ? concat_masks(lw, in, n_in, out->v[0], err)
@@ -226,6 +227,6 @@ pg_status pg__lower_merge(pg__lowering *lw, const pg__layer *l, const pg__val *i
     for (size_t i = 0; mode && i < sizeof modes / sizeof *modes; i++)
         if (strcmp(mode, modes[i].mode) == 0)
             return modes[i].fn(lw, l, in, n_in, out, err);
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: Merge by \"%s\"", PG_SHOW(l->name),
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: Merge by \"%s\" is not supported", PG_SHOW(l->name),
                    mode ? PG_SHOW(mode) : "a function");
 }

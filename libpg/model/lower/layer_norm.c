@@ -96,9 +96,11 @@ static pg_status read_norm(norm *n, pg__lowering *lw, const pg__layer *l, pg__va
     int64_t mode = 0;
     pg_status st = PG_OK;
     if (pg__config_bool(l, "renorm", 0) || pg__config_has(l, "virtual_batch_size"))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: renorm and virtual_batch_size", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: renorm and virtual_batch_size are not supported",
+                PG_SHOW(l->name));
     if (pg__json_int(pg__json_get(l->config, "mode"), &mode) && mode != 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: mode %lld of Keras 1", PG_SHOW(l->name), (long long)mode);
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: mode %lld of Keras 1 is not supported", PG_SHOW(l->name),
+                (long long)mode);
     n->is_sync = pg__config_bool(l, "synchronized", 0) ||
                  strcmp(l->class_name, "SyncBatchNormalization") == 0;
     n->rank = pg__dims_at(lw, in)->rank;
@@ -287,7 +289,7 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     const uint64_t *dims = x.d + (rank - a.n_axes);
     for (uint32_t i = 0; i < a.n_axes; i++)
         if (dims[i] == PG_DIM_ANY)
-            PG_FAIL(PG_E_MISMATCH, "input %s: what is normalised needs a known size", PG_SHAPE(&x));
+            PG_FAIL(PG_E_MISMATCH, "input %s: the normalised axes need known sizes", PG_SHAPE(&x));
     if (pg__config_bool(l, "scale", 1))
         PG_TRY(axes_param(lw, l, "gamma", in[0], a.n_axes, &x, &operands[1], err));
     if (pg__config_bool(l, "center", 1))

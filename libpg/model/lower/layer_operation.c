@@ -68,7 +68,7 @@ static pg_status lower_binary(const pg__operation *o, int what, pg__val *out, pg
         v[k] = pg__operation_tensor(o, arg[k]);
     const int first = v[0] == PG__NO_VAL;
     if (v[0] == PG__NO_VAL && v[1] == PG__NO_VAL)
-        return pg__operation_refuse(o, "of something that is no tensor", err);
+        return pg__operation_refuse(o, "of anything but a tensor", err);
     if (v[0] != PG__NO_VAL && v[1] != PG__NO_VAL) {
         if (pg__dims_at(o->lw, v[0])->rank != pg__dims_at(o->lw, v[1])->rank)
             return pg__operation_refuse(o, "of tensors with different numbers of axes", err);
@@ -111,7 +111,7 @@ static pg_status read_slope(const pg__operation *o, double *v, pg_err *err)
     const pg__json *attr = pg__json_get(pg__operation_attr(o, "alpha"), "f");
     const pg__json *arg = attr ? attr : pg__operation_arg(o, 1, names);
     if (pg__json_type_of(arg) > PG_J_NULL && !pg__json_num(arg, v))
-        return pg__operation_refuse(o, "with a slope that is no number", err);
+        return pg__operation_refuse(o, "with a slope that is not a number", err);
     return PG_OK;
 }
 
@@ -124,7 +124,7 @@ static pg_status softmax(const pg__operation *o, pg__val x, pg__val *out, pg_err
     pg_status st = PG_OK;
     PG_TRY(pg__operation_axes(o, pg__operation_arg(o, 1, names), rank, axis, &n, err));
     if (n > 1 || (n == 1 && axis[0] + 1 != rank))
-        return pg__operation_refuse(o, "over another axis than the last", err);
+        return pg__operation_refuse(o, "over any axis but the last", err);
     PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_softmax, NULL, x, out, err));
     if (!o->lw->opts->rules->keras3)
         PG_TRY(pg__set_logits(o->lw, *out, PG__SOFTMAX_OF, x, err));
@@ -240,7 +240,7 @@ static pg_status reshape(const pg__operation *o, const pg__dims *x, pg__dims *to
     *to = (pg__dims){.rank = (uint32_t)n, .d = {x->d[0]}};
     for (size_t i = 1; i < n; i++) {
         if (!pg__json_int(pg__json_at(shape, i), &v) || v < 1 || v > INT32_MAX)
-            return pg__operation_refuse(o, "to a shape with other things than sizes", err);
+            return pg__operation_refuse(o, "to a shape that holds anything but sizes", err);
         to->d[i] = (uint64_t)v;
     }
     return PG_OK;
@@ -253,7 +253,7 @@ static pg_status expand_dims(const pg__operation *o, const pg__dims *x, pg__dims
     pg_status st = PG_OK;
     PG_TRY(pg__operation_axes(o, pg__operation_arg(o, 1, names), x->rank + 1, axis, &n, err));
     if (n != 1 || axis[0] == 0 || x->rank == PG_MAX_RANK)
-        return pg__operation_refuse(o, "at an axis that is not one behind the rows", err);
+        return pg__operation_refuse(o, "at an axis that is not after the batch axis", err);
     to->rank = x->rank + 1;
     for (uint32_t i = 0; i < to->rank; i++)
         to->d[i] = i < axis[0] ? x->d[i] : i == axis[0] ? 1 : x->d[i - 1];
@@ -274,7 +274,7 @@ static pg_status squeeze(const pg__operation *o, const pg__dims *x, pg__dims *to
     for (uint32_t i = 0; i < x->rank; i++) {
         const int goes = (int)(gone >> i & 1);
         if (goes && (i == 0 || x->d[i] != 1))
-            return pg__operation_refuse(o, "of an axis that is not of size 1", err);
+            return pg__operation_refuse(o, "of an axis whose size is not 1", err);
         if (!goes)
             to->d[to->rank++] = x->d[i];
     }
@@ -295,7 +295,8 @@ static pg_status transpose(const pg__operation *o, pg__val x, pg__val *out, pg_e
     for (uint32_t i = 0; i < n; i++)
         seen |= 1u << perm[i];
     if (n != rank || seen != (1u << rank) - 1 || perm[0] != 0)
-        return pg__operation_refuse(o, "to an order that is none, or moves the rows", err);
+        return pg__operation_refuse(
+            o, "to an invalid axis order, or one that moves the batch axis,", err);
     PG_TRY(pg__lower_transpose(o->lw, x, perm, out, err));
 done:
     return st;
@@ -311,11 +312,11 @@ static pg_status concat(const pg__operation *o, pg__val *out, pg_err *err)
     pg__concat_attrs a;
     pg_status st = PG_OK;
     if (pg__json_type_of(list) != PG_J_ARRAY || n_in < 1 || n_in > PG_MAX_OUTPUTS)
-        return pg__operation_refuse(o, "of something that is no list of tensors", err);
+        return pg__operation_refuse(o, "of anything but a list of tensors", err);
     for (size_t k = 0; k < n_in; k++) {
         in[k] = pg__operation_tensor(o, pg__json_at(list, k));
         if (in[k] == PG__NO_VAL)
-            return pg__operation_refuse(o, "of something that is no tensor", err);
+            return pg__operation_refuse(o, "of anything but a tensor", err);
     }
     PG_TRY(pg__operation_axes(o, pg__operation_arg(o, 1, axes), pg__dims_at(o->lw, in[0])->rank,
                               axis, &n, err));
@@ -407,15 +408,15 @@ static pg_status get_item(const pg__operation *o, pg__val x, pg__val *out, pg_er
     pg_status st = PG_OK;
     for (size_t i = 0; i < n; i++) {
         const pg__json *item = is_list ? pg__json_at(list, i) : list;
-        const size_t behind = n - i - 1;
-        if (is_ellipsis(item) && behind <= in.rank) {
-            while (axis + behind < in.rank)
+        const size_t after = n - i - 1;
+        if (is_ellipsis(item) && after <= in.rank) {
+            while (axis + after < in.rank)
                 c.to.d[c.to.rank++] = in.d[axis++];
             continue;
         }
         if (axis >= in.rank || !cut_axis(&in, axis, item, &c))
             return pg__operation_refuse(
-                o, "with something else than slices of step 1 and indices behind the rows", err);
+                o, "with anything but slices of step 1 and indices after the batch axis", err);
         axis++;
     }
     while (axis < in.rank)
@@ -491,9 +492,9 @@ pg_status pg__lower_operation(pg__lowering *lw, const pg__layer *l, const pg__va
     const size_t i = find_operation(o.name);
     pg_status st = PG_OK;
     if (i == sizeof operations / sizeof *operations)
-        return pg__operation_refuse(&o, "is not covered", err);
+        return pg__operation_refuse(&o, "", err);
     if (!lw->call || !lw->call->node || n_in != lw->call->n_inputs)
-        return pg__operation_refuse(&o, "outside of a functional model, or with a mask", err);
+        return pg__operation_refuse(&o, "outside of a functional model, or with a mask,", err);
     PG_TRY(pg__operation_check(&o, err));
     out->n = 1;
     return operations[i].lower(&o, operations[i].what, &out->v[0], err);

@@ -43,7 +43,7 @@ static pg_status pad(pg__lowering *lw, const pg__layer *l, const pg__val *in, si
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
     if (pg__dims_at(lw, in[0])->rank != rank + 2)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not %u spatial dimensions",
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have %u spatial dimensions",
                 PG_SHAPE(pg__dims_at(lw, in[0])), rank);
     PG_TRY(read_ends(ends, rank, l, key, err));
     for (uint32_t i = 0; i < rank; i++) {

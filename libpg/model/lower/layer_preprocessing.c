@@ -128,10 +128,11 @@ static pg_status statistics_shape(pg__dims *out, const pg__layer *l, const pg__d
         const pg__json *j = pg__json_type_of(axis) == PG_J_ARRAY ? pg__json_at(axis, i) : axis;
         int64_t at = -1;
         if (pg__json_type_of(j) != PG_J_NONE && !pg__json_int(j, &at))
-            return pg_fail(err, PG_E_FORMAT, "%s: \"axis\" holds no axes", PG_SHOW(l->name));
+            return pg_fail(err, PG_E_FORMAT, "%s: \"axis\" holds something other than axes",
+                           PG_SHOW(l->name));
         at += at < 0 ? x->rank : 0;
         if (at < 1 || at >= x->rank || x->d[at] == PG_DIM_ANY)
-            return pg_fail(err, PG_E_MISMATCH, "\"axis\" is no known axis of %s", PG_SHAPE(x));
+            return pg_fail(err, PG_E_MISMATCH, "\"axis\" is not a known axis of %s", PG_SHAPE(x));
         out->d[at] = x->d[at];
     }
     return PG_OK;
@@ -170,10 +171,10 @@ static pg_status by_weights(pg__lowering *lw, const pg__layer *l, pg__val x, con
     pg__val in[] = {x, PG__NO_VAL, PG__NO_VAL}, count, floor;
     pg_status st = PG_OK;
     if (pg__config_bool(l, "invert", 0) || pg__dims_elems(shape) != channels)
-        PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: statistics in weights over other axes than the last, or "
-                "inverted",
-                PG_SHOW(l->name));
+        PG_FAIL(
+            PG_E_UNSUPPORTED,
+            "%s: statistics in weights over any axis but the last, or inverted, are not supported",
+            PG_SHOW(l->name));
     PG_TRY(pg__lower_param(lw, "mean", 1, &channels, &in[1], err));
     PG_TRY(pg__lower_param(lw, "variance", 1, &channels, &in[2], err));
     PG_TRY(pg__lower_param(lw, "count", 0, NULL, &count, err));

@@ -17,12 +17,12 @@ static pg_status read_axes(pg__lowering *lw, const pg__layer *l, const pg__val *
         const uint32_t rank = pg__dims_at(lw, in[k])->rank;
         int64_t v = 0;
         if (!pg__json_int(is_list ? pg__json_at(j, k) : j, &v) || (is_list && pg__json_len(j) != 2))
-            return pg_fail(err, PG_E_FORMAT, "%s: \"axes\" is no axis and no pair of them",
+            return pg_fail(err, PG_E_FORMAT, "%s: \"axes\" must be one axis or two",
                            PG_SHOW(l->name));
         if (v < 0)
             v += rank;
         if (v < 1 || v >= rank)
-            return pg_fail(err, PG_E_MISMATCH, "no axis %lld behind the rows of the input %s",
+            return pg_fail(err, PG_E_MISMATCH, "no axis %lld after the batch axis of the input %s",
                            (long long)v, PG_SHAPE(pg__dims_at(lw, in[k])));
         axes[k] = (uint32_t)v;
     }
@@ -124,7 +124,8 @@ static pg_status cosine(pg__lowering *lw, const pg__layer *l, const pg__val *in,
     pg__val scale;
     pg_status st = PG_OK;
     if (n_in != 2 || pg__dims_at(lw, in[0])->rank != 2 || pg__dims_at(lw, in[1])->rank != 2)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: Merge by \"cos\" of anything but two vectors",
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: Merge by \"cos\" of anything but two vectors is not supported",
                 PG_SHOW(l->name));
     for (size_t k = 0; k < 3; k++)
         PG_TRY(dot(lw, l, (const pg__val[]){in[pairs[k][0]], in[pairs[k][1]]}, 2, &dots[k], err));

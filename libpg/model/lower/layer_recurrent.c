@@ -370,8 +370,8 @@ static pg_status lower_layer(pg__lowering *lw, const pg__layer *l, const pg__val
     const pg__rnn_call call = {.x = in[0], .states = in + 1, .n_states = n_in - 1};
     for (size_t k = 1; lw->args && k < n_in; k++)
         if (lw->args[k] && strcmp(lw->args[k], "initial_state") != 0)
-            return pg_fail(err, PG_E_UNSUPPORTED, "%s: called with \"%s\"", PG_SHOW(l->name),
-                           PG_SHOW(lw->args[k]));
+            return pg_fail(err, PG_E_UNSUPPORTED, "%s: a call with \"%s\" is not supported",
+                           PG_SHOW(l->name), PG_SHOW(lw->args[k]));
     return pg__lower_direction(lw, l, lw->n_vars ? lw->first_var : 0, &call, out, err);
 }
 

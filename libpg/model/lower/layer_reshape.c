@@ -44,7 +44,8 @@ pg_status pg__lower_reshape_layer(pg__lowering *lw, const pg__layer *l, const pg
     for (size_t i = 0; i < n; i++) {
         int64_t v;
         if (!pg__json_int(pg__json_at(target, i), &v) || v < -1 || (v < 0 && free_at != SIZE_MAX))
-            PG_FAIL(PG_E_FORMAT, "%s: \"target_shape\" holds no sizes", PG_SHOW(l->name));
+            PG_FAIL(PG_E_FORMAT, "%s: \"target_shape\" holds something other than sizes",
+                    PG_SHOW(l->name));
         if (v < 0)
             free_at = i;
         else
@@ -72,7 +73,8 @@ pg_status pg__lower_permute(pg__lowering *lw, const pg__layer *l, const pg__val 
         int64_t axis = 0;
         if (pg__json_len(dims) + 1 != rank || !pg__json_int(pg__json_at(dims, i - 1), &axis) ||
             axis < 1 || axis >= rank)
-            PG_FAIL(PG_E_FORMAT, "%s: \"dims\" is no order of %u axes", PG_SHOW(l->name), rank - 1);
+            PG_FAIL(PG_E_FORMAT, "%s: \"dims\" is not an order of %u axes", PG_SHOW(l->name),
+                    rank - 1);
         perm[i] = (uint32_t)axis;
     }
     out->n = 1;
@@ -92,7 +94,7 @@ pg_status pg__lower_repeat_vector(pg__lowering *lw, const pg__layer *l, const pg
     PG_TRY(pg__config_dim(&n, l, "n", err));
     const pg__dims *s = pg__dims_at(lw, in[0]);
     if (s->rank != 2)
-        PG_FAIL(PG_E_MISMATCH, "input %s has not two dimensions", PG_SHAPE(s));
+        PG_FAIL(PG_E_MISMATCH, "input %s does not have two dimensions", PG_SHAPE(s));
     const pg__dims one = {.rank = 3, .d = {s->d[0], 1, s->d[1]}};
     const pg__spread_attrs a = {.to = {.rank = 3, .d = {s->d[0], n, s->d[1]}}};
     PG_TRY(pg__lower_reshape(lw, in[0], &one, &x, err));

@@ -16,7 +16,7 @@ pg_status pg__image_size(uint64_t out[2], pg__lowering *lw, const pg__layer *l, 
     PG_TRY(pg__config_dim(&out[0], l, "height", err));
     PG_TRY(pg__config_dim(&out[1], l, "width", err));
     if (d->d[1] == PG_DIM_ANY || d->d[2] == PG_DIM_ANY || d->d[1] == 0 || d->d[2] == 0)
-        PG_FAIL(PG_E_MISMATCH, "input %s: images need a known size to be given another",
+        PG_FAIL(PG_E_MISMATCH, "input %s: the image size must be known to resize images",
                 PG_SHAPE(d));
 done:
     return st;
@@ -102,7 +102,8 @@ pg_status pg__lower_resizing(pg__lowering *lw, const pg__layer *l, const pg__val
     PG_TRY(pg__to_channels_last(lw, l, 2, in[0], &x, err));
     PG_TRY(pg__image_size(size, lw, l, x, err));
     if (crops && pads)
-        PG_FAIL(PG_E_FORMAT, "%s: both \"crop_to_aspect_ratio\" and \"pad_to_aspect_ratio\"",
+        PG_FAIL(PG_E_FORMAT,
+                "%s: \"crop_to_aspect_ratio\" and \"pad_to_aspect_ratio\" exclude each other",
                 PG_SHOW(l->name));
     if (pads && pg__config_has(l, "fill_mode") && !(fill && strcmp(fill, "constant") == 0))
         PG_FAIL(PG_E_UNSUPPORTED, "%s: \"fill_mode\" is not constant", PG_SHOW(l->name));

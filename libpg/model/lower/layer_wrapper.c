@@ -132,11 +132,12 @@ pg_status pg__lower_bidirectional(pg__lowering *lw, const pg__layer *l, const pg
     pg__results y, back;
     pg_status st = PG_OK;
     if (!pg__is_recurrent(l->inner) || n_in % 2 == 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: Bidirectional around %s with %zu inputs", PG_SHOW(l->name),
-                l->inner ? PG_SHOW(l->inner->class_name) : "nothing", n_in);
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: Bidirectional around %s with %zu inputs is not supported",
+                PG_SHOW(l->name), l->inner ? PG_SHOW(l->inner->class_name) : "nothing", n_in);
     find_directions(&d, l, lw->opts->graph->dialect);
     if (!pg__is_recurrent(&d.reverse))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"backward_layer\" is no recurrent layer", PG_SHOW(l->name));
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"backward_layer\" is not a recurrent layer",
+                PG_SHOW(l->name));
     pg__rnn_call call = {.x = in[0],
                          .states = in + 1,
                          .n_states = half,
@@ -244,7 +245,8 @@ static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, p
     lw->calls = pg__dim_mul(lw->calls ? lw->calls : 1, steps);
     if (steps == 0 || lw->calls > MAX_STEPS)
         PG_FAIL(PG_E_LIMIT,
-                "%s: normalises the rows of a batch at every step, which is covered to %d",
+                "%s: normalises the rows of a batch at every step, which is supported for up to %d "
+                "rows",
                 PG_SHOW(l->name), MAX_STEPS);
     parts = pg__mem_array(2 * (size_t)steps, sizeof *parts);
     if (!parts)
@@ -253,7 +255,8 @@ static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, p
         PG_TRY(take_step(lw, x, inner_mask, k, &parts[k], err));
         PG_TRY(pg__lower_inner(lw, l->inner, l->inner->name, parts[k], out, err));
         if (out->n != 1)
-            PG_FAIL(PG_E_UNSUPPORTED, "%s: several results of a step", PG_SHOW(l->name));
+            PG_FAIL(PG_E_UNSUPPORTED, "%s: several results of a step are not supported",
+                    PG_SHOW(l->name));
         parts[k] = out->v[0];
         parts[steps + k] = mask = pg__mask_of(lw, out->v[0]);
     }
@@ -312,7 +315,8 @@ static pg_status count_runs(pg__lowering *lw, const pg__layer *l, pg_err *err)
         return PG_OK;
     lw->runs = (lw->runs ? lw->runs : 1) * n;
     if (n > MAX_RUNS || lw->runs > MAX_RUNS)
-        return pg_fail(err, PG_E_LIMIT, "%s: steps of steps, too often in each other",
+        return pg_fail(err, PG_E_LIMIT,
+                       "%s: wrappers that run a layer per step are nested too deeply",
                        PG_SHOW(l->name));
     return PG_OK;
 }

@@ -389,7 +389,7 @@ static pg_status lower_model(pg__lowering *lw, const pg__model *m, const pg__val
     PG_TRY(bind_inputs(&w, in, n_in, err));
     PG_TRY(lower_calls(&w, err));
     if (m->n_outputs > PG_MAX_OUTPUTS)
-        PG_FAIL(PG_E_LIMIT, "%s: has %zu outputs, at most %d are covered",
+        PG_FAIL(PG_E_LIMIT, "%s: has %zu outputs, at most %d are supported",
                 PG_SHOW(m->name ? m->name : m->class_name), m->n_outputs, PG_MAX_OUTPUTS);
     out->n = m->n_outputs;
     for (size_t k = 0; k < m->n_outputs; k++) {
@@ -473,7 +473,7 @@ done:
 }
 
 /* One line for every class, with the first of its layers. */
-static pg_status tell_untrained(const untrained *u)
+static pg_status report_untrained(const untrained *u)
 {
     enum { NAMES = 4 };
     const size_t n = u->layers.n;
@@ -519,7 +519,7 @@ static pg_status check_classes(const pg__graph *g, pg_err *err)
         needed = NULL;
     }
     if (u.layers.n > 0)
-        PG_TRY(tell_untrained(&u));
+        PG_TRY(report_untrained(&u));
 done:
     pg__mem_free(needed);
     pg__strs_fini(&u.layers);

@@ -8,9 +8,10 @@
 
 #define CONSTANT_MARK "_CONSTANT_VALUE" /* tf.keras: the first argument is not a tensor */
 
-pg_status pg__operation_refuse(const pg__operation *o, const char *why, pg_err *err)
+pg_status pg__operation_refuse(const pg__operation *o, const char *what, pg_err *err)
 {
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s %s", PG_SHOW(o->l->name), PG_SHOW(o->name), why);
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s%s%s is not supported", PG_SHOW(o->l->name),
+                   PG_SHOW(o->name), *what ? " " : "", what);
 }
 
 const char *pg__operation_name(const pg__layer *l)
@@ -129,8 +130,8 @@ pg_status pg__operation_check(const pg__operation *o, pg_err *err)
                                                                        : pg__json_at(node, 3)};
     while (it.obj && pg__json_next(&it))
         if (!changes_nothing(it.key, it.value))
-            return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s with \"%s\"", PG_SHOW(o->l->name),
-                           PG_SHOW(o->name), PG_SHOW(it.key));
+            return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s with \"%s\" is not supported",
+                           PG_SHOW(o->l->name), PG_SHOW(o->name), PG_SHOW(it.key));
     if (pg__json_str(format) && strcmp(pg__json_str(format), "TkhXQw==") != 0) /* "NHWC" */
         return pg__operation_refuse(o, "with the channels first", err);
     return PG_OK;
@@ -164,7 +165,7 @@ pg_status pg__operation_first(const pg__operation *o, pg__val *out, pg_err *err)
                                         "logits", "tensor", "value",        NULL};
     *out = pg__operation_tensor(o, pg__operation_arg(o, 0, names));
     if (*out == PG__NO_VAL)
-        return pg__operation_refuse(o, "of something that is no tensor", err);
+        return pg__operation_refuse(o, "of anything but a tensor", err);
     return PG_OK;
 }
 
@@ -201,7 +202,7 @@ pg_status pg__operation_constant(const pg__operation *o, const pg__json *arg, pg
         shape.d[shape.rank++] = pg__json_len(j);
     const uint64_t elems = pg__dims_elems(&shape);
     if (elems == 0 || elems > MAX_CONSTANT)
-        return pg__operation_refuse(o, "with a constant that is no small array", err);
+        return pg__operation_refuse(o, "with a constant that is not a small array", err);
     values = pg__mem_array((size_t)elems, sizeof *values);
     if (!values)
         PG_TRY(pg__nomem(err));

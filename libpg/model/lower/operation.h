@@ -49,7 +49,7 @@ pg_status pg__operation_constant(const pg__operation *o, const pg__json *arg, pg
 pg_status pg__operation_axes(const pg__operation *o, const pg__json *arg, uint32_t rank,
                              uint32_t *out, uint32_t *n, pg_err *err);
 
-/* PG_E_UNSUPPORTED: LAYER: FUNCTION why. */
-pg_status pg__operation_refuse(const pg__operation *o, const char *why, pg_err *err);
+/* PG_E_UNSUPPORTED: "LAYER: FUNCTION what is not supported"; what may be "". */
+pg_status pg__operation_refuse(const pg__operation *o, const char *what, pg_err *err);
 
 #endif

@@ -26,8 +26,8 @@ pg_status pg__regularizer_of(const pg__json *value, const char *layer, double *l
                      pg__same_name(r.name, n, "L1L2Regularizer") || /* Keras 1's */
                      pg__same_name(r.name, n, "WeightRegularizer");
     if (!both && !pg__same_name(r.name, n, "L1") && !pg__same_name(r.name, n, "L2"))
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: regularizer \"%s\"", PG_SHOW(layer),
-                       PG_SHOW(r.name));
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: regularizer \"%s\" is not supported",
+                       PG_SHOW(layer), PG_SHOW(r.name));
     const double usual = r.config ? 0 : 0.01; /* the string forms */
     *l1 = both || pg__same_name(r.name, n, "L1") ? usual : 0;
     *l2 = both || pg__same_name(r.name, n, "L2") ? usual : 0;

@@ -29,9 +29,9 @@ pg_status pg__config_resample(pg__resample *out, const pg__layer *l, pg__resampl
             return PG_OK;
         }
     return pg_fail(err, PG_E_UNSUPPORTED,
-                   "%s: \"interpolation\" is %s, none of nearest, bilinear, bicubic, area, "
-                   "lanczos3, lanczos5, gaussian, mitchellcubic",
-                   PG_SHOW(l->name), name ? PG_SHOW(name) : "no text");
+                   "%s: \"interpolation\" is %s; it must be one of nearest, bilinear, bicubic, "
+                   "area, lanczos3, lanczos5, gaussian, mitchellcubic",
+                   PG_SHOW(l->name), name ? PG_SHOW(name) : "not a text");
 }
 
 static double cubic(double x) /* Keys', a = -0.5 */
@@ -143,10 +143,10 @@ static pg_status last_axis(pg__lowering *lw, pg__resample how, pg__val x, uint64
     pg__val matrix;
     pg_status st = PG_OK;
     if (from == PG_DIM_ANY || from == 0)
-        PG_FAIL(PG_E_MISMATCH, "images need a known size to be given another");
+        PG_FAIL(PG_E_MISMATCH, "the image size must be known to resize images");
     if (pg__dim_mul(from, to) > PG_MAX_CONSTANT)
-        PG_FAIL(PG_E_MISMATCH, "%llu cells cannot become %llu", (unsigned long long)from,
-                (unsigned long long)to);
+        PG_FAIL(PG_E_MISMATCH, "%llu cells cannot be resized to %llu: the table would be too large",
+                (unsigned long long)from, (unsigned long long)to);
     *out = x;
     if (from == to)
         goto done;

@@ -36,8 +36,8 @@ pg_status pg__to_channels_last(pg__lowering *lw, const pg__layer *l, uint32_t ra
     uint32_t perm[PG_MAX_RANK] = {0};
     *out = x;
     if (s->rank != rank + 2)
-        return pg_fail(err, PG_E_MISMATCH, "input %s has not %u spatial dimensions", PG_SHAPE(s),
-                       rank);
+        return pg_fail(err, PG_E_MISMATCH, "input %s does not have %u spatial dimensions",
+                       PG_SHAPE(s), rank);
     if (!pg__is_channels_first(l))
         return PG_OK;
     for (uint32_t i = 1; i <= rank; i++)
@@ -71,7 +71,7 @@ pg_status pg__config_padding(pg__padding *out, const pg__layer *l, pg_err *err)
     else if (name && strcmp(name, "causal") == 0)
         *out = PG__PAD_CAUSAL;
     else
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"%s\" is none of valid, same, causal",
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"%s\" must be one of valid, same, causal",
                        PG_SHOW(l->name), key);
     return PG_OK;
 }
@@ -144,7 +144,8 @@ pg_status pg__config_axis(uint32_t *out, const pg__layer *l, const char *key, in
                        key);
     axis += axis < 0 ? rank : 0;
     if (axis < 0 || axis >= rank)
-        return pg_fail(err, PG_E_MISMATCH, "\"%s\" is no axis of an input with %u", key, rank);
+        return pg_fail(err, PG_E_MISMATCH, "\"%s\" is not an axis of an input with %u dimensions",
+                       key, rank);
     *out = (uint32_t)axis;
     return PG_OK;
 }

@@ -1,4 +1,4 @@
-/* widths.c - what a description alone says of its variables' shapes: a Dense of 4 units behind a
+/* widths.c - what a description alone says of its variables' shapes: a Dense of 4 units after a
  * Dense of 3 holds 3×4. Walks each model once, from the shapes of its own inputs (a nested model is
  * built from these, whoever calls it), and lowers call by call on a tape that is thrown away. What
  * follows a layer that nobody can compute, or an input of unknown shape, stays unknown. */

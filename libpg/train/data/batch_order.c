@@ -30,7 +30,7 @@ static pg_status check(const pg__batch_order_opts *o, pg_err *err)
     if ((o->n_train > 0 && o->steps > train) || (o->n_val > 0 && o->val_steps > val)) {
         const size_t have = o->n_train > 0 && o->steps > train ? train : val;
         (void)pg_fail(err, PG_E_MISMATCH,
-                      "%zu %s, but the data ran out: they give %zu batch%s of %zu",
+                      "%zu %s asked for; the data holds only %zu batch%s of %zu",
                       o->steps > train ? o->steps : o->val_steps, what, have, have == 1 ? "" : "es",
                       o->batch_size);
         return PG_E_MISMATCH;

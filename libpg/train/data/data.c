@@ -147,8 +147,9 @@ static pg_status identify(pg__part *p, pg__io **io, pg_err *err)
         *io = inner;
     }
     if (!p->source)
-        PG_FAIL(PG_E_UNKNOWN, "is not in a format that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a "
-                              "folder of pictures");
+        PG_FAIL(
+            PG_E_UNKNOWN,
+            "is not in a known format for data: .npz, .npy, HDF5, CSV, IDX, a folder of pictures");
 done:
     return st;
 }

@@ -109,7 +109,7 @@ static int parse_number(const text *t, const char *s, double *out)
                                   1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     const char *c = s + (*s == '-');
     uint64_t whole = 0;
-    int digits = 0, behind = 0, point = 0;
+    int digits = 0, decimals = 0, point = 0;
     for (; (*c >= '0' && *c <= '9') || (*c == '.' && !point); c++) {
         if (*c == '.') {
             point = 1;
@@ -117,10 +117,10 @@ static int parse_number(const text *t, const char *s, double *out)
         }
         whole = digits < MAX_DIGIT ? whole * 10 + (uint64_t)(*c - '0') : whole;
         digits++;
-        behind += point;
+        decimals += point;
     }
     if (*c == '\0' && digits > 0 && digits <= MAX_DIGIT) {
-        *out = (double)whole / tens[behind];
+        *out = (double)whole / tens[decimals];
         *out = *s == '-' ? -*out : *out;
         return 1;
     }

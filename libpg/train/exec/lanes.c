@@ -44,21 +44,21 @@ static pg__lane even_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
     const size_t per = cut->n_workers / pg__replicas_here(cut);
     const size_t replica = owner_of(k, cut->n_lanes, cut->n_replicas);
     const size_t here = replica - cut->first_here; /* out of range: of another process */
-    size_t begin = 0, behind = 0;                  /* the replica's lanes */
+    size_t begin = 0, past = 0;                    /* the replica's lanes */
     uint64_t from = 0, n = n_rows, first, end;
     while (owner_of(begin, cut->n_lanes, cut->n_replicas) != replica)
         begin++;
-    for (behind = begin; behind < cut->n_lanes; behind++)
-        if (owner_of(behind, cut->n_lanes, cut->n_replicas) != replica)
+    for (past = begin; past < cut->n_lanes; past++)
+        if (owner_of(past, cut->n_lanes, cut->n_replicas) != replica)
             break;
     if (cut->by_replica) {
         slice_of(cut, n_rows, replica, &from, &n);
-        part_of(n, k - begin, behind - begin, &first, &end);
+        part_of(n, k - begin, past - begin, &first, &end);
     } else {
         part_of(n, k, cut->n_lanes, &first, &end);
     }
     const size_t worker = here < pg__replicas_here(cut)
-                              ? here * per + owner_of(k - begin, behind - begin, per)
+                              ? here * per + owner_of(k - begin, past - begin, per)
                               : PG_NO_WORKER;
     return (pg__lane){from + first, end - first, replica, worker};
 }

@@ -33,7 +33,7 @@ struct scheduler {
     double first; /* state: the optimizer's rate as training began */
 };
 
-/* ---- the rules; epoch: behind the warm-up ---- */
+/* ---- the rules; epoch: after the warm-up ---- */
 
 static double by_epoch(const scheduler *s, size_t epoch)
 {

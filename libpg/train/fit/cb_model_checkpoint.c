@@ -122,9 +122,9 @@ static pg_status report_others(checkpoint *c, pg__fit *f, const pg__strs *failur
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < failures->n; i++) {
-        if (pg__strs_find(&c->told, failures->v[i]) != (size_t)-1)
+        if (pg__strs_find(&c->reported, failures->v[i]) != (size_t)-1)
             continue;
-        PG_TRY(pg__strs_add(&c->told, failures->v[i], strlen(failures->v[i]), err));
+        PG_TRY(pg__strs_add(&c->reported, failures->v[i], strlen(failures->v[i]), err));
         PG_TRY(pg__fit_event(f, PG_EVENT_WARNING, NULL, err, "%s", failures->v[i]));
     }
 done:
@@ -148,7 +148,7 @@ static pg_status take_in(const task *k, pg_err *err)
     for (size_t i = 0; i < file->saved.notes.n; i++)
         PG_TRY(pg__fit_event(k->f, PG_EVENT_NOTE, file->saved.path, err, "%s",
                              file->saved.notes.v[i]));
-    PG_TRY(report_others(c, k->f, &file->told, err));
+    PG_TRY(report_others(c, k->f, &file->reported, err));
 done:
     return st;
 }
@@ -288,9 +288,9 @@ static pg_status print_progress(const checkpoint *c, pg__fit *f, const char *nam
 
 static pg_status warn_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_err *err)
 {
-    if (c->told_of_skipping)
+    if (c->reported_skipping)
         return PG_OK;
-    c->told_of_skipping = 1;
+    c->reported_skipping = 1;
     return pg__fit_event(f, PG_EVENT_WARNING, NULL, err,
                          "nothing is saved after epochs without %s, which the file name contains",
                          absent);
@@ -401,7 +401,7 @@ static void close_checkpoint(void *self, pg__fit *f)
     pg__mem_free(c->keys);
     pg__mem_free(c->pending);
     pg__kept_fini(&c->files);
-    pg__strs_fini(&c->told);
+    pg__strs_fini(&c->reported);
 }
 
 const pg__cb_type pg__cb_model_checkpoint = {.name = "ModelCheckpoint",

@@ -24,7 +24,7 @@ typedef struct report {
     double epoch_began, run_began;
     double before, spent; /* seconds of the resumed run, and of its last epoch */
     double written, cost; /* time and duration of the last write */
-    int behind;           /* the file is out of date */
+    int is_outdated;      /* the file is out of date */
     int failed;
     pg_err why;
 } report;
@@ -101,7 +101,7 @@ static pg_status write_page(report *r, const pg__fit *f, int sync, pg_err *err)
     pg_file_close(p.file);
     r->written = pg__now();
     r->cost = r->written - began;
-    r->behind = p.st != PG_OK;
+    r->is_outdated = p.st != PG_OK;
     if (p.st != PG_OK && err)
         *err = p.err;
     return p.st;
@@ -154,7 +154,7 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
         if (!pg__logs_get(logs, f->names[i], &row[i]))
             row[i] = NAN;
     row[f->n_names] = now - r->epoch_began;
-    r->behind = 1;
+    r->is_outdated = 1;
     return now - r->written > SHARE * r->cost ? give(r, f, 0, err) : PG_OK;
 }
 
@@ -182,7 +182,7 @@ static pg_status event(void *self, pg__fit *f, const pg_event *e, pg_err *err)
     to->file = pg__mem_strdup(e->file);
     to->text = pg__mem_strdup(e->text ? e->text : "");
     s->n_events++;
-    r->behind = 1;
+    r->is_outdated = 1;
     return (e->file && !to->file) || !to->text ? pg__nomem(err) : PG_OK;
 }
 

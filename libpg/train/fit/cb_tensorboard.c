@@ -297,13 +297,13 @@ static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)
     return PG_OK;
 }
 
-/* Writes a number under the tag before + name + behind. */
-static pg_status put(log *l, const char *before, const char *name, const char *behind,
+/* Writes a number under the tag before + name + after. */
+static pg_status put(log *l, const char *before, const char *name, const char *after,
                      uint64_t step, double value, pg_err *err)
 {
     pg__str tag = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(&tag, err, "%s%s%s", before, name, behind));
+    PG_TRY(pg__str_printf(&tag, err, "%s%s%s", before, name, after));
     PG_TRY(pg__events_scalar(&l->file, &(pg__event){wall_time(), step, tag.s}, (float)value, err));
 done:
     pg__str_fini(&tag);

@@ -24,7 +24,7 @@ void pg__checkpoint_free(pg__checkpoint *c)
     pg__strs_fini(&c->surplus);
     pg__strs_fini(&c->remove);
     pg__saved_fini(&c->saved);
-    pg__strs_fini(&c->told);
+    pg__strs_fini(&c->reported);
     pg__mem_free(c);
 }
 
@@ -102,7 +102,7 @@ done:
 
 static pg_status note_failure(pg__checkpoint *c, pg_status st, const pg_err *why, pg_err *err)
 {
-    return st == PG_OK ? PG_OK : pg__strs_add(&c->told, why->msg, strlen(why->msg), err);
+    return st == PG_OK ? PG_OK : pg__strs_add(&c->reported, why->msg, strlen(why->msg), err);
 }
 
 static pg_status move_links(pg__checkpoint *c, pg_err *err)

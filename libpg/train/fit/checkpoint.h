@@ -46,7 +46,7 @@ typedef struct pg__checkpoint {
     /* The outcome. */
     pg__saved saved;
     int folder_was_gone;
-    pg__strs told; /* failures other than the file's */
+    pg__strs reported; /* failures other than the file's */
 } pg__checkpoint;
 
 /* Makes the folder, writes and proves the file, moves links, then removes surplus files. */

@@ -24,8 +24,8 @@ typedef struct pg__checkpoints {
     char *pending; /* the file being written, or NULL */
     int pending_is_best;
     double best_before;   /* c->best before it */
-    int told_of_skipping; /* reported once; so are failures of links */
-    pg__strs told;
+    int reported_skipping; /* reported once; so are failures of links */
+    pg__strs reported;
 } pg__checkpoints;
 
 /* Reads the parameters; checks monitor, name and place. */

@@ -115,9 +115,10 @@ static pg_status check_monitor(pg__checkpoints *c, const pg__fit *f, int is_give
         return PG_OK;
     if (pg__fit_check_monitor(f, "ModelCheckpoint", c->monitor, err) != PG_OK)
         return PG_E_ARG;
-    return pg_fail(err, PG_E_ARG,
-                   "ModelCheckpoint: %s is not known after batches, as save_freq=%zu wants it",
-                   c->monitor, c->every);
+    return pg_fail(
+        err, PG_E_ARG,
+        "ModelCheckpoint: %s is known after epochs only, but save_freq=%zu saves after batches",
+        c->monitor, c->every);
 }
 
 static int ends_with(const char *s, const char *suffix)

@@ -146,9 +146,10 @@ static pg_status report_skipped(run *r, const pg__turn *turn, pg_err *err)
     const pg__loss_scale *s = &r->t->compiled.scale;
     if (!s->skipped || turn->validation)
         return PG_OK;
-    return pg__fit_event(&r->fit, PG_EVENT_SKIPPED, NULL, err,
-                         "batch %zu: gradients beyond float16, weights stay; loss scale %.0f",
-                         turn->batch + 1, s->now);
+    return pg__fit_event(
+        &r->fit, PG_EVENT_SKIPPED, NULL, err,
+        "batch %zu: gradients overflowed float16; weights unchanged; loss scale now %.0f",
+        turn->batch + 1, s->now);
 }
 
 static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)

@@ -168,7 +168,7 @@ static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__di
 {
     char as[PG_MAX_RANK * 24] = "";
     size_t n = 0;
-    (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, model input \"%s\" wants %s", a->path,
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, model input \"%s\" expects %s", a->path,
                   PG_SHOW(a->key), pg__dims_spoken(&a->dims).s, PG_SHOW(layer), PG_SHAPE(want));
     if (elems_of_row(want) == elems_of_row(&a->dims)) {
         for (uint32_t i = 1; i < want->rank && n < sizeof as; i++)
@@ -309,16 +309,15 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
         integer_range(a, range)) {
         (void)pg_fail(err, PG_E_MISMATCH,
                       "targets are integer classes (%d\xE2\x80\x93%d) but categorical_crossentropy "
-                      "wants one-hot rows",
+                      "expects one-hot rows",
                       range[0], range[1]);
         pg_err_set(err, "loss", "sparse_categorical_crossentropy");
     } else if (loss == PG__LOSS_sparse_categorical_crossentropy && have->rank == prediction->rank &&
                have->d[have->rank - 1] == classes) {
-        (void)pg_fail(
-            err, PG_E_MISMATCH,
-            "targets are rows of %s numbers (one-hot) but sparse_categorical_crossentropy "
-            "wants integer classes",
-            PG_NUM(classes));
+        (void)pg_fail(err, PG_E_MISMATCH,
+                      "targets are rows of %s numbers (one-hot) but "
+                      "sparse_categorical_crossentropy expects integer classes",
+                      PG_NUM(classes));
         pg_err_set(err, "loss", "categorical_crossentropy");
     } else {
         pg__dims any = want->shape;

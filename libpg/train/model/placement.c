@@ -202,10 +202,9 @@ pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err
             return refuse_layer(t, &t->devs.assigned.v[i], err);
     if (t->devs.assigned.n_devices > 1 && t->net.couples_rows && o->deterministic &&
         o->lanes != 1) {
-        (void)pg_fail(
-            err, PG_E_UNSUPPORTED,
-            "place: deterministic training of BatchNormalization is not covered on placed "
-            "devices, where its lanes would meet: train with one lane");
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "place: deterministic training of BatchNormalization is not supported on "
+                      "placed devices, where its lanes would meet: train with one lane");
         pg_err_set(err, "lanes", "1");
         return PG_E_UNSUPPORTED;
     }

@@ -148,7 +148,7 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
         return PG_OK;
     if (n == sizeof head && memcmp(head, magic, n) == 0)
         return PG_OK;
-    (void)pg_fail(err, PG_E_ARG, "%s: exists and is not a resume file of pgfit", PG_SHOW(path));
+    (void)pg_fail(err, PG_E_ARG, "%s: exists and is not a resume file", PG_SHOW(path));
     pg_err_do(err, PG_DO_START_AFRESH, NULL);
     pg_err_arg(err, "elsewhere", "true");
     return PG_E_ARG;
@@ -228,9 +228,9 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "too short for a resume file");
     PG_TRY(pg__io_read(f->io, 0, raw, HEAD, err));
     if (memcmp(raw, magic, 8) != 0)
-        PG_FAIL(PG_E_FORMAT, "not a resume file of pgfit");
+        PG_FAIL(PG_E_FORMAT, "not a resume file");
     if (pg__le32(raw + 8) != 1)
-        PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this program knows version 1",
+        PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this libpg reads version 1",
                 (unsigned)pg__le32(raw + 8));
     n = pg__le32(raw + 12);
     if (n > PG__RESUME_PARTS)

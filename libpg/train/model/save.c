@@ -389,7 +389,7 @@ static pg_status save_shards(pg__saved *out, pg_store *store, const pg__save_ord
         goto done;
     PG_TRY(set_saved(out, dir.s, err));
     PG_TRY(pg__strs_printf(&out->notes, err,
-                           "%s: %s, so it is split: %s/ (%zu files); pgconvert and the option "
+                           "%s: %s, so it is split: %s/ (%zu files); conversion and the option "
                            "weights take that folder",
                            PG_SHOW(o->path),
                            oversized ? "larger than a shard may be" : "beyond what HDF5 holds",

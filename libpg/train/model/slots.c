@@ -255,7 +255,8 @@ static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *f
     } else if (v >= 0 && v < 9e15) {
         t->compiled.optimiser.iterations = (uint64_t)v;
     } else {
-        PG_FAIL(PG_E_FORMAT, "%s: %g updates", PG_SHOW(pg_store_state(file, i)->name), v);
+        PG_FAIL(PG_E_FORMAT, "%s: %g is not a number of updates",
+                PG_SHOW(pg_store_state(file, i)->name), v);
     }
 done:
     return st;

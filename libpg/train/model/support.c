@@ -130,7 +130,7 @@ pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err)
         return pg_fail(err, PG_E_ARG, "there is no layer class %zu", i);
     if (!trained) {
         out->why = pg__why_untrained(name);
-        out->why = out->why ? out->why : "not covered";
+        out->why = out->why ? out->why : "not supported";
         return PG_OK;
     }
     found = strcmp(name, "InputLayer") == 0; /* has no operation */

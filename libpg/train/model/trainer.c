@@ -126,13 +126,13 @@ static pg_status note_listed_ids(pg_trainer *t, pg_err *err)
         if (clips)
             PG_TRY(pg__strs_printf(&t->report.notes, err,
                                    "%s: Keras %s clips the gradients of an id's occurrences one by "
-                                   "one, pgfit their sum",
+                                   "one, libpg their sum",
                                    PG_SHOW(p->leaf->layer->name), t->net.rules->name));
         if (apart)
-            PG_TRY(pg__strs_printf(&t->report.notes, err,
-                                   "%s: the older %s of Keras %s changes only the rows of ids in "
-                                   "the batch, pgfit all",
-                                   PG_SHOW(p->leaf->layer->name), o->name, t->net.rules->name));
+            PG_TRY(pg__strs_printf(
+                &t->report.notes, err,
+                "%s: the older %s of Keras %s changes only the rows of ids in the batch, libpg all",
+                PG_SHOW(p->leaf->layer->name), o->name, t->net.rules->name));
     }
 done:
     return st;

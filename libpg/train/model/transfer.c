@@ -218,7 +218,7 @@ static pg_status judge(taking *g, size_t leaf, size_t first, int *fits, pg_err *
         const pg_weight *w = pg_store_weight(g->file, f->weight);
         const pg__dims has = pg__dims_of(w->rank, w->dims);
         if (!pg__dims_equal(&has, want))
-            return pg__strs_printf(&g->unfit, err, "%s: its %s is %s, the model wants %s",
+            return pg__strs_printf(&g->unfit, err, "%s: its %s is %s, the model expects %s",
                                    PG_SHOW(name), var, PG_SHAPE(&has), PG_SHAPE(want));
     }
     *fits = 1;
@@ -312,7 +312,7 @@ static pg_status report(const taking *g, const char *path, pg_err *err)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %zu more layers were not taken",
                                PG_SHOW(path), g->unfit.n - NAMES_IN_ALL));
     PG_TRY(note_list(t, path, "has nothing for", &g->missing, err));
-    PG_TRY(note_list(t, path, "has what the model does not have", &g->others, err));
+    PG_TRY(note_list(t, path, "has layers that the model lacks", &g->others, err));
 done:
     return st;
 }

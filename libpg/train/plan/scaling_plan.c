@@ -62,10 +62,10 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
     }
     if (t->devs.assigned.n_devices > 0)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "a plan with layers on devices of their own (place) is not covered");
+                       "a plan with layers on devices of their own (place) is not supported");
     if (fit->accumulate > 1)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "a plan of several batches per update is not covered");
+                       "a plan of several batches per update is not supported");
     if (!t->devs.backend->host_memory && t->pool.cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, not with several");
         pg_err_set(err, "devices", "cuda:0");

@@ -340,8 +340,10 @@ static pg_status read_value(pg__str *out, const char *key, const pg__json *v, pg
     double number = 0;
     int64_t whole = 0;
     if (s && (s[strcspn(s, ":,/=")] != '\0' || *s == '\0'))
-        return pg_fail(err, PG_E_UNSUPPORTED, "its training configuration has a metric's %s \"%s\"",
-                       key, PG_SHOW(s));
+        return pg_fail(
+            err, PG_E_UNSUPPORTED,
+            "its training configuration has a metric's %s \"%s\", which is not supported", key,
+            PG_SHOW(s));
     if (s)
         return pg__str_puts(out, s, err);
     if (pg__json_int(v, &whole))
@@ -352,8 +354,10 @@ static pg_status read_value(pg__str *out, const char *key, const pg__json *v, pg
         return pg__str_puts(out, pg__json_bool(v, 0) ? "true" : "false", err);
     if (pg__json_type_of(v) == PG_J_NULL)
         return pg__str_puts(out, "null", err);
-    return pg_fail(err, PG_E_UNSUPPORTED, "its training configuration has a metric's %s that is %s",
-                   key, pg__json_type_of(v) == PG_J_OBJECT ? "an object" : "a list of lists");
+    return pg_fail(
+        err, PG_E_UNSUPPORTED,
+        "its training configuration has a metric's %s that is %s, which is not supported", key,
+        pg__json_type_of(v) == PG_J_OBJECT ? "an object" : "a list of lists");
 }
 
 static pg_status read_member(pg__str *out, const char *key, const pg__json *asked, pg_err *err)
@@ -389,8 +393,10 @@ pg_status pg__metric_read(pg__str *out, const char *class_name, const pg__json *
             name += n + 1; /* "out_auc" */
         if (name) {        /* even the default: Keras 3 uses the class name as written */
             if (name[strcspn(name, ":,/=")] != '\0' || *name == '\0')
-                PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a metric called \"%s\"",
-                        PG_SHOW(name));
+                PG_FAIL(
+                    PG_E_UNSUPPORTED,
+                    "its training configuration has a metric called \"%s\", which is not supported",
+                    PG_SHOW(name));
             PG_TRY(pg__str_printf(out, err, ":name=%s", name));
         }
         if (!name && strcmp(it.key, "dtype") != 0 &&

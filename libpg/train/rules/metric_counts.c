@@ -63,7 +63,7 @@ static counts count(const pg__metric *m, const double *state, size_t label, size
 static pg_status shape_thresholds(pg__metric *m, pg_err *err)
 {
     if (!(m->args.num_thresholds <= MOST_THRESHOLDS) && m->args.thresholds.n == 0)
-        return refuse(m, err, "more thresholds than 100,000");
+        return refuse(m, err, "at most 100,000 thresholds are supported");
     for (size_t t = 0; t < m->args.thresholds.n; t++)
         if (!(m->args.thresholds.v[t] >= -1e10 && m->args.thresholds.v[t] <= 1.1))
             return refuse(m, err, "thresholds must lie between 0 and 1");
@@ -73,7 +73,7 @@ static pg_status shape_thresholds(pg__metric *m, pg_err *err)
         return refuse(m, err, "top_k is more than the prediction's classes");
     if (__builtin_mul_overflow(2 * (n_thresholds(m) + 1), n_labels(m), &m->n_state) ||
         m->n_state > ((size_t)1 << 22))
-        return refuse(m, err, "more thresholds of labels than fit");
+        return refuse(m, err, "too many thresholds for this many labels");
     return PG_OK;
 }
 
@@ -261,7 +261,7 @@ pg_status pg__shape_auc(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     pg_status st = PG_OK;
     if (m->args.multi_label != 0 && prediction->rank != 2)
-        PG_TRY(refuse(m, err, "multi_label wants rows of labels"));
+        PG_TRY(refuse(m, err, "multi_label expects rows of labels"));
     if (!isnan(m->args.num_labels) && m->args.multi_label == 0)
         PG_TRY(refuse(m, err, "num_labels is for multi_label"));
     if (!isnan(m->args.num_labels) && m->args.num_labels != (double)m->n)
@@ -334,7 +334,7 @@ enum { AVERAGE_NONE, AVERAGE_MICRO, AVERAGE_MACRO, AVERAGE_WEIGHTED };
 pg_status pg__shape_scores(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     if (prediction->rank != 2)
-        return pg_fail(err, PG_E_MISMATCH, "metric %s wants rows of numbers, predictions are %s",
+        return pg_fail(err, PG_E_MISMATCH, "metric %s expects rows of numbers, predictions are %s",
                        m->type->class_name, PG_SHAPE(prediction));
     if (isnan(m->args.beta))
         m->args.beta = 1;
@@ -388,7 +388,7 @@ void pg__result_scores(const pg__metric *m, const double *state, double *out)
     *out = sum;
 }
 
-/* ---- intersections over unions: a matrix of true and predicted classes; behind it what was of no
+/* ---- intersections over unions: a matrix of true and predicted classes; after it what was of no
  * class ---- */
 
 static int is_set(double flag)

@@ -199,7 +199,7 @@ pg_status pg__metric_keys(pg__metric *m, pg__settings *from, pg_err *err)
         PG_TRY(read_key(m, &k, from, err));
     }
     if (!isnan(m->args.axis) && m->args.axis != -1)
-        PG_FAIL(PG_E_UNSUPPORTED, "metric %s: axis %s, only the last one (-1) is covered",
+        PG_FAIL(PG_E_UNSUPPORTED, "metric %s: axis %s, only the last one (-1) is supported",
                 from->name.s, PG_REAL(m->args.axis));
     if (!isnan(m->args.k) && m->args.k < 1)
         PG_FAIL(PG_E_ARG, "metric %s: k must be at least 1", from->name.s);

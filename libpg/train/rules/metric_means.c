@@ -139,7 +139,7 @@ enum { AGGREGATE_NONE, AGGREGATE_UNIFORM, AGGREGATE_VARIANCE };
 pg_status pg__shape_r2(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     if (prediction->rank != 2)
-        return pg_fail(err, PG_E_MISMATCH, "metric %s wants rows of numbers, predictions are %s",
+        return pg_fail(err, PG_E_MISMATCH, "metric %s expects rows of numbers, predictions are %s",
                        m->type->class_name, PG_SHAPE(prediction));
     m->n_state = 1 + 4 * m->n;
     m->n_results = m->args.class_aggregation == AGGREGATE_NONE ? m->n : 1;

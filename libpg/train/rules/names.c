@@ -85,7 +85,7 @@ static pg_status read_reduction(pg__loss_attrs *out, pg__settings *from, pg_err 
     out->sums = how && strcmp(how, "sum") == 0;
     if (how && !out->sums && strcmp(how, "auto") != 0 && strcmp(how, "sum_over_batch_size") != 0)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "loss %s: reduction \"%s\", only sum_over_batch_size and sum are covered",
+                "loss %s: reduction \"%s\", only sum_over_batch_size and sum are supported",
                 from->name.s, PG_SHOW(how));
 done:
     return st;
@@ -102,7 +102,7 @@ static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *er
     PG_TRY(pg__settings_text(from, "dtype", &text, err));
     PG_TRY(pg__settings_real(from, "axis", &axis, err));
     if (axis != -1)
-        PG_FAIL(PG_E_UNSUPPORTED, "loss %s: axis %s, only the last one (-1) is covered",
+        PG_FAIL(PG_E_UNSUPPORTED, "loss %s: axis %s, only the last one (-1) is supported",
                 from->name.s, PG_REAL(axis));
     if (out->kind == PG__LOSS_sparse_categorical_crossentropy)
         PG_TRY(pg__settings_real(from, "ignore_class", &ignored, err));
@@ -155,7 +155,7 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
         {"Tversky", "it is one number for the whole batch, whose rows are not processed together"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (pg__same_name(name, n, others[i].name))
-            return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not covered: %s", others[i].name,
+            return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not supported: %s", others[i].name,
                            others[i].why);
     const char *names[N_ALIASES];
     for (size_t i = 0; i < N_ALIASES; i++)

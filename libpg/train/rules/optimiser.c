@@ -85,7 +85,7 @@ static pg_status refuse_name(const char *name, size_t len, pg_err *err)
         if (strlen(whole[i]) == len && strncasecmp(name, whole[i], len) == 0)
             return pg_fail(
                 err, PG_E_UNSUPPORTED,
-                "optimizer %s is not covered: its steps depend on norms of whole variables",
+                "optimizer %s is not supported: its steps depend on norms of whole variables",
                 whole[i]);
     const char *names[N_KNOWN];
     for (size_t i = 0; i < N_KNOWN; i++)
@@ -204,11 +204,13 @@ static pg_status check_ftrl(const pg__optimiser *o, pg_err *err)
     if (strcmp(o->name, "Ftrl") != 0)
         return PG_OK;
     if (!(o->lr_power <= 0))
-        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning_rate_power is more than 0");
+        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning_rate_power must not be above 0");
     if (!(o->initial_accumulator >= 0 && o->l1 >= 0 && o->l2 >= 0 && o->l2_shrinkage >= 0))
-        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: a strength is less than 0");
+        return pg_fail(err, PG_E_ARG,
+                       "optimizer Ftrl: l1, l2, l2_shrinkage and initial_accumulator_value must "
+                       "not be negative");
     if (!(o->lr > 0))
-        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning rate 0, by which it divides");
+        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: the learning rate must be above 0");
     return PG_OK;
 }
 
@@ -216,16 +218,18 @@ static pg_status check(pg__optimiser *o, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!(o->lr >= 0) || !isfinite(o->lr))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: learning rate %g", o->name, o->lr);
+        return pg_fail(err, PG_E_ARG,
+                       "optimizer %s: the learning rate must be finite and not negative, not %g",
+                       o->name, o->lr);
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 must lie between 0 and 1",
                        o->name);
     if (!(o->momentum >= 0 && o->momentum <= 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: momentum must lie between 0 and 1", o->name);
     if (!(o->epsilon >= 0))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: epsilon is less than 0", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: epsilon must not be negative", o->name);
     if (!(o->weight_decay >= 0))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: weight_decay is less than 0", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: weight_decay must not be negative", o->name);
     if (o->decay > 0)
         o->legacy = 1;
     if (o->legacy && (o->use_ema || (o->weight_decay > 0 && strcmp(o->name, "AdamW") != 0)))
@@ -315,7 +319,8 @@ static pg_status read_member(pg__optimiser *o, const char *key, size_t len, cons
     const pg__json_type type = pg__json_type_of(v);
     double steps = 1;
     if (strcmp(key, "gradient_accumulation_steps") == 0 && pg__json_num(v, &steps) && steps != 1) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "optimizer %s: gradient_accumulation_steps", o->name);
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "optimizer %s: gradient_accumulation_steps is not supported", o->name);
         pg_err_set(err, "accumulate", "%.0f", steps);
         return PG_E_UNSUPPORTED;
     }

@@ -76,7 +76,7 @@ static pg_status read_constraint(pg__penalty *out, const pg__param *p, pg_err *e
     else if (is(c.name, "MinMaxNorm"))
         out->constraint = PG__MIN_MAX_NORM;
     else
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: constraint \"%s\"",
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: constraint \"%s\" is not supported",
                        PG_SHOW(p->leaf->layer->name), PG_SHOW(c.name));
     out->min = setting(c.config, "min_value", 0);
     out->max = setting(c.config, "max_value", out->constraint == PG__MAX_NORM ? 2 : 1);

@@ -29,7 +29,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
     *end = n_local > 1 ? *first + 1 : n;
     if (*first < n)
         return PG_OK;
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has %zu GPUs", n_local,
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has only %zu GPUs", n_local,
                   pg__comm_host(t->ranks->comm, pg__rank_of(t->ranks)), n);
     pg_err_do(err, PG_DO_RANK_PER_GPU, NULL);
     return PG_E_UNSUPPORTED;

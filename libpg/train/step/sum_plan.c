@@ -76,7 +76,7 @@ static pg__sum_plan by_copies(const pg__sum_facts *f)
                           .in_tree = f->in_tree,
                           .why = f->n_ranks == 1 && f->n_devices == 1 ? "there is one GPU"
                                  : f->in_tree ? "deterministic training fixes the order of sums"
-                                              : "NCCL is not wanted"};
+                                              : "NCCL is switched off"};
 }
 
 pg__sum_plan pg__sum_plan_of(const pg__sum_facts *f)

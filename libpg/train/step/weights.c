@@ -158,7 +158,7 @@ static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg
             continue;
         const pg__dims a = pg__dims_of(mine->rank, mine->dims), b = pg__dims_of(w->rank, w->dims);
         if (!pg__dims_equal(&a, &b))
-            return pg_fail(err, PG_E_MISMATCH, "%s is %s, the model wants %s", PG_SHOW(w->name),
+            return pg_fail(err, PG_E_MISMATCH, "%s is %s, the model expects %s", PG_SHOW(w->name),
                            PG_SHAPE(&b), PG_SHAPE(&a));
     }
     return PG_OK;

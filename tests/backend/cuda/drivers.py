@@ -22,6 +22,6 @@ def says(words, **env):
 try:
     ctypes.CDLL('libcuda.so.1')
 except OSError:  # else there is one
-    says('no NVIDIA driver: libcuda.so.1 is not there; install the package nvidia-driver', LD_LIBRARY_PATH='')
+    says('no NVIDIA driver: libcuda.so.1 is missing; install the package nvidia-driver', LD_LIBRARY_PATH='')
 says('the NVIDIA driver is too old: it is for CUDA 11.4 and this build for ', LD_LIBRARY_PATH=folder)
 sys.exit(bad)

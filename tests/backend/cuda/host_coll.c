@@ -182,7 +182,7 @@ static void meet(const void *args, uint64_t n)
 static pg_status queue_visit(const char *name, const visit *v, size_t n, pg_err *err)
 {
     if (v->c->dropped)
-        return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before",
+        return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was shut down after an earlier failure",
                        pg__rt_ordinal(v->c->rt[v->rank]));
     return pg__fake_queue(pg__rt_stream(v->c->rt[v->rank]), name, meet, v, sizeof *v, n) == 0
                ? PG_OK

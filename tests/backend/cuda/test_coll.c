@@ -170,7 +170,7 @@ static void what_is_given_up_is_not_waited_for(void **state)
     run_ranks(r);
     for (size_t k = 0; k < N_RANKS; k++) {
         assert_int_equal(r[k].st, PG_E_DEVICE);
-        if (!strstr(r[k].err.msg, "NCCL was given up before"))
+        if (!strstr(r[k].err.msg, "NCCL was shut down after an earlier failure"))
             fail_msg("%s", r[k].err.msg);
     }
     close_ranks(r);
@@ -287,7 +287,7 @@ static void what_nccl_says_of_a_rank_is_told(void **state)
     r[1].root = N_RANKS;
     run_ranks(r);
     assert_int_equal(r[1].st, PG_E_DEVICE);
-    assert_string_equal(r[1].err.msg, "cuda:1: NCCL was given up before");
+    assert_string_equal(r[1].err.msg, "cuda:1: NCCL was shut down after an earlier failure");
     close_ranks(r);
     free(r);
 }

@@ -222,7 +222,7 @@ static void check_skipped(const char *rules, uint64_t iterations)
     assert_true(one.scale.now == 16384);
     assert_int_equal(one.n_small, 1);
     assert_string_equal(one.told,
-                        "batch 1: gradients beyond float16, weights stay; loss scale 16384");
+                        "batch 1: gradients overflowed float16; weights unchanged; loss scale now 16384");
     pg__mem_free(before);
     pg__mem_free(after);
     pg_trainer_close(fresh);

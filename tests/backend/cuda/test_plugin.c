@@ -66,7 +66,7 @@ static void a_file_that_is_not_there_is_named(void **state)
     (void)state;
     setenv("PG_CUDA_PLUGIN", "/nowhere/pg-cuda.so", 1);
     refuses("cuda:0", PG_E_UNSUPPORTED,
-            "cuda:0: PG_CUDA_PLUGIN names /nowhere/pg-cuda.so, which is not there");
+            "cuda:0: PG_CUDA_PLUGIN names /nowhere/pg-cuda.so, which does not exist");
 }
 
 static void another_version_is_refused(void **state)
@@ -92,7 +92,7 @@ static void a_library_that_is_missing_is_named_with_its_package(void **state)
     (void)state;
     use("needs_cudnn.so");
     refuses("cuda:1", PG_E_UNSUPPORTED,
-            "cuda:1: the GPU part of libpg needs libcudnn.so.0, which is not there: install "
+            "cuda:1: the GPU part of libpg needs libcudnn.so.0, which is missing: install "
             "libcudnn9-cuda-12 or libcudnn9-cuda-13 (for Python: nvidia-cudnn-cu12 or -cu13)");
 }
 

@@ -70,8 +70,8 @@ with Folder() as folder:
     expect(tool('pgfit', '--config', 'run.json', cwd=folder.path), 0, out=r'\(cuda:1, cuda:0: ')
     expect(tool('pgfit', '--config', 'run.json', '--devices', 'cpu:0', '--force', cwd=folder.path), 0, out=r'\(cpu:0: ')
     expect(tool('pgfit', '--config', 'run.json', '--gpus', '1', '--force', cwd=folder.path), 0, out=r'\(cuda:0: ')
-expect(fit('--devices', '/gpu:0'), 2, 'pgfit: "/gpu:0" is not a device: there are cpu, cuda and, to compare with, ref', 'cuda:0')
-expect(fit('--devices', 'all'), 2, 'pgfit: "all" is not a device: there are cpu, cuda and, to compare with, ref', 'auto')
+expect(fit('--devices', '/gpu:0'), 2, 'pgfit: "/gpu:0" is not a device: the devices are cpu, cuda and, for comparison, ref', 'cuda:0')
+expect(fit('--devices', 'all'), 2, 'pgfit: "all" is not a device: the devices are cpu, cuda and, for comparison, ref', 'auto')
 expect(fit('--devices', ''), 2, 'pgfit: --devices: no name given', '--devices auto')
 expect(fit('--devices', 'cuda:1,'), 0, out=r'1 device \(cuda:1: ')
 expect(fit('--devices', 'cuda:0,cpu:0'), 3, 'pgfit: devices: cuda and cpu cannot share a batch')
@@ -84,14 +84,14 @@ expect(fit('--gpus', '1', '--json'), 0, out='"devices": "cuda:0", "gpu": "GPU of
 # ---- what is missing ----
 
 expect(fit('--gpus', '1', PG_CUDA_PLUGIN='/nowhere/pg-cuda.so'), 3,
-       'pgfit: cuda:0: PG_CUDA_PLUGIN names /nowhere/pg-cuda.so, which is not there', 'unset PG_CUDA_PLUGIN')
+       'pgfit: cuda:0: PG_CUDA_PLUGIN names /nowhere/pg-cuda.so, which does not exist', 'unset PG_CUDA_PLUGIN')
 with Folder() as folder:
     shutil.copy(os.path.join(options.tools, 'pgfit'), folder / 'pgfit')  # nothing lies beside it
     data = os.path.join(golden, 'mlp_digits')
     r = run([folder / 'pgfit', data + '/model.json', '--data', data + '/data.npz', '--loss', 'mse', '--gpus', '1'],
             env={'LC_ALL': 'C.UTF-8', 'LD_LIBRARY_PATH': os.path.join(options.tools, '..', 'libpg')})
     if 'pg-cuda.so' in r.err:  # else libpg has one beside it
-        expect(r, 3, 'pgfit: cuda:0: the GPU part of libpg, pg-cuda.so, is not there: this libpg was built without CUDA, '
+        expect(r, 3, 'pgfit: cuda:0: the GPU part of libpg, pg-cuda.so, is missing: this libpg was built without CUDA, '
                'or the file was left out when it was installed', '-Dcuda=enabled')
 expect(fit('--gpus', '1', FAKE_CUDA_DEVICES='0'), 3, 'pgfit: no CUDA-capable device is detected')
 expect(fit('--gpus', '1', PG_CUDA_PLUGIN=plugin('other_abi.so')), 3)

@@ -42,11 +42,11 @@ static void flags_are_neither_texts_nor_lists(void **state)
 static void names_types_and_steps_are_those_that_keras_takes(void **state)
 {
     (void)state;
-    gives("Dense", "3", "\"units\":5,\"dtype\":\"float33\"", "l: \"dtype\" float33 is no type");
+    gives("Dense", "3", "\"units\":5,\"dtype\":\"float33\"", "l: \"dtype\" float33 is not a type");
     gives("Dense", "3", "\"units\":5,\"dtype\":\"mixed_float16\"", "(2, 5)");
     gives("Dense", "3",
           "\"units\":5,\"dtype\":{\"class_name\":\"DTypePolicy\",\"config\":{\"name\":\"f\"}}",
-          "l: \"dtype\" f is no type");
+          "l: \"dtype\" f is not a type");
     gives("Conv2D", "9,9,1", "\"filters\":2,\"kernel_size\":3,\"strides\":2,\"dilation_rate\":2",
           "l: \"strides\" and \"dilation_rate\" are both above 1");
     gives("Conv2D", "9,9,1", "\"filters\":2,\"kernel_size\":3,\"strides\":2", "(2, 4, 4, 2)");
@@ -59,7 +59,7 @@ static void numbers_and_axes_are_looked_at(void **state)
     gives("LSTM", "4,3", "\"units\":5,\"dropout\":1e300", "l: \"dropout\" is not in [0, 1)");
     gives("GRU", "4,3", "\"units\":5,\"recurrent_dropout\":-1", "l: \"recurrent_dropout\" is not");
     gives("LayerNormalization", "4,3", "\"epsilon\":\"small\"", "l: \"epsilon\"");
-    gives("PReLU", "4,3", "\"shared_axes\":1", "l: \"shared_axes\" is no list");
+    gives("PReLU", "4,3", "\"shared_axes\":1", "l: \"shared_axes\" is not a list");
     gives("EinsumDense", "4,3", "\"equation\":\"abc,cd->abd\",\"output_shape\":[\"x\",4]",
           "l: \"output_shape\" does not fit");
     gives("EinsumDense", "4,3", "\"equation\":\"abc,cd->abd\",\"output_shape\":[null,4]",
@@ -84,7 +84,7 @@ static void steps_of_steps_are_counted(void **state)
     const char *config = STEPS_OF("\"TimeDistributed\",\"config\":{\"name\":\"t\"," STEPS_OF(
         "\"BatchNormalization\",\"config\":{\"name\":\"b\"}") "}");
     gives("TimeDistributed", "3,4,2", config, "(2, 3, 4, 2)");
-    gives("TimeDistributed", "30,30,2", config, "at every step, which is covered to 512");
+    gives("TimeDistributed", "30,30,2", config, "at every step, which is supported for up to 512 rows");
 }
 
 #define WRAPPED(config)                                                                \
@@ -145,7 +145,7 @@ static void attention_is_over_axes_that_exist(void **state)
     expect_attention("MultiHeadAttention", HEADS "\"attention_axes\":[1,9223372036854775807]",
                      "l: \"attention_axes\"");
     expect_attention("MultiHeadAttention", HEADS "\"dropout\":-1", "l: \"dropout\" is not in");
-    expect_attention("Attention", "\"score_mode\":{}", "l: \"score_mode\" is no text");
+    expect_attention("Attention", "\"score_mode\":{}", "l: \"score_mode\" is not a text");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(numbers_are_true_or_false),

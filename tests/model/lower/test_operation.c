@@ -115,18 +115,18 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
     tf_keras("math.add", "[\"i\",0,0,{\"y\":[[1.0,2.0],[3.0]]}]", "f: math.add with an argument");
     tf_keras("math.add", "[\"i\",0,0,{\"y\":[[[[1.0]]],[[[1.0]]]]}]", "constant for each row");
     tf_keras("math.add", "[\"i\",0,0,{\"y\":[1.0,2.0]}]", "f: cannot combine");
-    tf_keras("math.add", "[\"i\",0,0,{\"y\":[]}]", "no small array");
+    tf_keras("math.add", "[\"i\",0,0,{\"y\":[]}]", "not a small array");
     tf_keras("math.reduce_mean", "[\"i\",0,0,{\"axis\":0}]", "over the rows of a batch");
     tf_keras("math.reduce_mean", "[\"i\",0,0,{}]", "over the rows of a batch");
     tf_keras("math.reduce_mean", "[\"i\",0,0,{\"axis\":9223372036854775807}]", "does not exist");
     tf_keras("math.reduce_mean", "[\"i\",0,0,{\"axis\":[1,1,1,1,1,1,1,1,1]}]", "more axes");
     tf_keras("reshape", "[\"i\",0,0,{\"shape\":[2,36]}]", "does not begin with -1");
-    tf_keras("reshape", "[\"i\",0,0,{\"shape\":[-1,-5]}]", "other things than sizes");
+    tf_keras("reshape", "[\"i\",0,0,{\"shape\":[-1,-5]}]", "anything but sizes");
     tf_keras("reshape", "[\"i\",0,0,{\"shape\":[-1,7]}]", "f: cannot reshape");
-    tf_keras("transpose", "[\"i\",0,0,{\"perm\":[1,0,2,3]}]", "moves the rows");
-    tf_keras("transpose", "[\"i\",0,0,{\"perm\":[0,1,1,2]}]", "order that is none");
-    tf_keras("squeeze", "[\"i\",0,0,{\"axis\":1}]", "not of size 1");
-    tf_keras("nn.softmax", "[\"i\",0,0,{\"axis\":1}]", "another axis than the last");
+    tf_keras("transpose", "[\"i\",0,0,{\"perm\":[1,0,2,3]}]", "moves the batch axis");
+    tf_keras("transpose", "[\"i\",0,0,{\"perm\":[0,1,1,2]}]", "invalid axis order");
+    tf_keras("squeeze", "[\"i\",0,0,{\"axis\":1}]", "whose size is not 1");
+    tf_keras("nn.softmax", "[\"i\",0,0,{\"axis\":1}]", "any axis but the last");
     tf_keras("concat", "[[\"i\",0,0,{\"axis\":0}],[\"i\",0,0,{\"axis\":0}]]", "along the rows");
     tf_keras("__operators__.getitem", "[\"i\",0,0,{\"slice_spec\":[0]}]", "slices of step 1");
     tf_keras("__operators__.getitem",
@@ -138,7 +138,7 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
              "[\"i\",0,0,{\"slice_spec\":[{\"start\":null,\"stop\":null},9223372036854775807]}]",
              "slices of step 1");
     keras3("GetItem", "\"name\":\"f\"", TENSOR("i") ",[null,0,0,0,0,0]", "slices of step 1");
-    keras3("Concatenate", "\"axis\":-1", TENSOR("i"), "no list of tensors");
+    keras3("Concatenate", "\"axis\":-1", TENSOR("i"), "anything but a list of tensors");
 }
 
 /* What would make another function of it. */
@@ -152,7 +152,7 @@ static void arguments_are_computed_or_refused(void **state)
     tf_keras("nn.bias_add", "[\"i\",0,0,{\"bias\":[1,2,3],\"data_format\":\"NCHW\"}]",
              "f: nn.bias_add with \"data_format\"");
     tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":0.1}]", "(5, 4, 6, 3)");
-    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":[\"i\",0,0]}]", "a slope that is no number");
+    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":[\"i\",0,0]}]", "a slope that is not a number");
     tf_keras("transpose", "[\"i\",0,0,{\"perm\":[0,3,1,2],\"conjugate\":false}]", "(5, 3, 4, 6)");
     keras3("GetItem", "\"name\":\"f\"",
            TENSOR("i") ",[{\"class_name\":\"__slice__\",\"config\":{\"start\":null,\"stop\":null,"

@@ -67,7 +67,7 @@ static void shapes_that_differ_are_told_with_the_way_out(void **state)
     assert_fails(PG_E_MISMATCH, train(mlp, "sparse_categorical_crossentropy", &plain, NULL, &err),
                  &err);
     assert_non_null(strstr(err.msg, "x.npy: \"x0\" is 4\xC3\x97"
-                                    "4, model input \"in\" wants (None, 2, 2, 1)"));
+                                    "4, model input \"in\" expects (None, 2, 2, 1)"));
     assert_string_equal(advice_of(&err), "set reshape=2,2,1");
     assert_ok(train(mlp, "sparse_categorical_crossentropy", &plain, "2,2,1", &err));
     write_x(3, (const uint64_t[]){4, 2, 2}); /* a missing last axis of 1 is added, as in Keras */
@@ -98,7 +98,7 @@ static void classes_and_one_hot_rows_are_told_apart(void **state)
     write_y(1, (const uint64_t[]){4}, classes);
     assert_fails(PG_E_MISMATCH, train(mlp, "categorical_crossentropy", &plain, NULL, &err), &err);
     assert_string_equal(err.msg, "targets are integer classes (0\xE2\x80\x93"
-                                 "2) but categorical_crossentropy wants one-hot rows");
+                                 "2) but categorical_crossentropy expects one-hot rows");
     assert_string_equal(advice_of(&err), "set loss=sparse_categorical_crossentropy");
     write_y(2, (const uint64_t[]){4, 3}, rows);
     assert_fails(PG_E_MISMATCH, train(mlp, "sparse_categorical_crossentropy", &plain, NULL, &err),
@@ -164,7 +164,7 @@ static void check_note(const char *optimizer, const char *rules, int optimizer_r
 static void clipped_ids_are_noted(void **state)
 {
     static const char note[] =
-        "emb: Keras 2.15 clips the gradients of an id's occurrences one by one, pgfit their sum";
+        "emb: Keras 2.15 clips the gradients of an id's occurrences one by one, libpg their sum";
     (void)state;
     check_note("SGD:clipnorm=1", NULL, 0, note);
     check_note("SGD:clipvalue=1", "2.15", 0, note);
@@ -177,13 +177,13 @@ static void rows_that_older_optimizers_leave_alone_are_noted(void **state)
     (void)state;
     check_note(
         "SGD:momentum=0.9", "2.10", 0,
-        "emb: the older SGD of Keras 2.10 changes only the rows of ids in the batch, pgfit all");
+        "emb: the older SGD of Keras 2.10 changes only the rows of ids in the batch, libpg all");
     check_note(
         "Ftrl", "2.15", 1,
-        "emb: the older Ftrl of Keras 2.15 changes only the rows of ids in the batch, pgfit all");
+        "emb: the older Ftrl of Keras 2.15 changes only the rows of ids in the batch, libpg all");
     check_note("RMSprop:momentum=0.5", "2.10", 0,
                "emb: the older RMSprop of Keras 2.10 changes only the rows of ids in the batch, "
-               "pgfit all");
+               "libpg all");
     check_note("RMSprop", "2.10", 0, NULL);
     check_note("Adam", "2.10", 0, NULL);
     check_note("SGD", "2.10", 0, NULL);

@@ -137,7 +137,7 @@ static void activations_that_hide_their_slope_are_refused(void **state)
     write_model(model, "\"activation\": \"tanh\"", "\"activation\": \"swish\"");
     const pg_train_opts opts = {.model = model, .weights = model, .loss = "mse"};
     assert_int_equal(pg_trainer_open(&t, &opts, &err), PG_E_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "shared_lstm: activation \"swish\" inside a recurrent layer"));
+    assert_non_null(strstr(err.msg, "shared_lstm: activation \"swish\" is not supported inside a recurrent layer"));
 }
 
 static void batches_of_stateful_models_are_full(void **state)

@@ -40,14 +40,14 @@ static void values_of_a_wrong_type_are_refused_by_name(void **state)
          "optimizer Adam: amsgrad is the text \"no\"; it takes true or false"},
         {"SGD", "{\"nesterov\": 0.5}", "optimizer SGD: nesterov is 0.5; it takes true or false"},
         {"SGD", "{\"momentum\": 1.5}", "optimizer SGD: momentum must lie between 0 and 1"},
-        {"Adam", "{\"epsilon\": -1e-7}", "optimizer Adam: epsilon is less than 0"},
-        {"Ftrl", "{\"learning_rate\": 0}", "optimizer Ftrl: learning rate 0, by which it divides"},
+        {"Adam", "{\"epsilon\": -1e-7}", "optimizer Adam: epsilon must not be negative"},
+        {"Ftrl", "{\"learning_rate\": 0}", "optimizer Ftrl: the learning rate must be above 0"},
         {"Adam", "{\"use_ema\": true, \"ema_momentum\": 2}",
          "optimizer Adam: ema_momentum must lie between 0 and 1"},
         {"Adam", "{\"use_ema\": true, \"ema_overwrite_frequency\": 1.5}",
          "optimizer Adam: ema_overwrite_frequency is not a number of steps"},
         {"Ftrl", "{\"learning_rate_power\": 1}",
-         "optimizer Ftrl: learning_rate_power is more than 0"},
+         "optimizer Ftrl: learning_rate_power must not be above 0"},
         {"Lion", "{\"epsilon\": 1}", "optimizer Lion has no \"epsilon\""},
         {"Adam", "{\"use_ema\": \"yes\"}",
          "optimizer Adam: use_ema is the text \"yes\"; it takes true or false"},
@@ -69,10 +69,10 @@ static void what_is_not_covered_is_refused_by_name(void **state)
     (void)state;
     assert_fails(PG_E_UNSUPPORTED, read_config(&o, "Lamb", "{}", &err), &err);
     assert_string_equal(
-        err.msg, "optimizer Lamb is not covered: its steps depend on norms of whole variables");
+        err.msg, "optimizer Lamb is not supported: its steps depend on norms of whole variables");
     assert_fails(PG_E_UNSUPPORTED,
                  read_config(&o, "Adam", "{\"gradient_accumulation_steps\": 4}", &err), &err);
-    assert_string_equal(err.msg, "optimizer Adam: gradient_accumulation_steps");
+    assert_string_equal(err.msg, "optimizer Adam: gradient_accumulation_steps is not supported");
     assert_string_equal(advice_of(&err), "set accumulate=4");
 }
 
