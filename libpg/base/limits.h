@@ -1,4 +1,5 @@
-/* limits.h - every ceiling that libpg sets for its input, in one place. */
+/* limits.h - the limits that libpg sets for files from strangers; limits that concern one format or
+ * layer only are beside their code. */
 #ifndef PG_BASE_LIMITS_H
 #define PG_BASE_LIMITS_H
 

@@ -35,8 +35,8 @@ typedef struct pg__sink_opts {
     size_t n_also;
 } pg__sink_opts;
 
-/* Errors: PG_E_ARG "exists; use --force to replace it", PG_E_ARG "output is the input; choose
- * another name", PG_E_IO. */
+/* Errors: PG_E_ARG (the file exists, force is 0: the action is PG_DO_OVERWRITE; or the output is the
+ * input or one of `also`), PG_E_IO. */
 pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err);
 
 /* A sink in memory that can be reopened, but never committed: ranges never written take no

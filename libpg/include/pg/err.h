@@ -40,51 +40,88 @@ typedef enum pg_status {
 } pg_status;
 
 /* What would help, as data: a program can carry it out, and our tools print it as a command line.
- * The arguments of each action stand behind it; one in brackets may be absent. */
+ * "Arguments" lists the keys that pg_action_get() finds; one in brackets may be absent. */
 typedef enum pg_do {
     PG_DO_NOTHING = 0,
-    PG_DO_SET,  /* the same call with other options: their names (batch_size, like, ...) and values,
-                   "" for a switch. "or" begins another choice; "note": words about it */
-    PG_DO_GIVE, /* the same, where only the user knows the value: a word stands for it */
+    /* Repeat the call with other options. Arguments: the options' names (batch_size, like, ...) and
+     * values, "" for a switch. The key "or" begins another choice; "note" is a remark on it. */
+    PG_DO_SET,
+    /* The same where only the user knows the value: the argument's value is a placeholder. */
+    PG_DO_GIVE,
+
     /* files */
-    PG_DO_UNWRAP,           /* pg_unwrap_file(): file (where there is split, a folder that must
-                               be joined into it first); [like], [needs_model] or [needs_names], [template],
-                               [partial], [in_place]; [out], a name that may be taken, [suffix] of
-                               the new file */
-    PG_DO_UNWRAP_TEMPLATE,  /* the same twice, where a wrapper's file misses layers: first as a
-                               whole, then what comes out, with partial: file, like, [in_place] */
-    PG_DO_WRAP,             /* pg_wrap_file() like another file of such a wrapper: [file] */
-    PG_DO_JOIN,             /* pg_join_file(), then what was asked for: file */
-    PG_DO_CONVERT,          /* pg_convert_file(): file, [out] or [suffix], [model], [layout] */
-    PG_DO_COPY,             /* pg_convert_file() into a new file, which leaves behind what is out of
-                               reach: file */
-    PG_DO_COMPARE_BY_ORDER, /* pg_compare_files() with by_order: file, other */
-    PG_DO_GIVE_MODEL,       /* the same call with the model's description: file, [out], ... */
-    PG_DO_CHOOSE_FORMAT,    /* the same call, with the format named that is to be written;
-                               [file], [to]: into a folder */
-    PG_DO_CHOOSE_PART,      /* the same call on one part of the checkpoint: part */
-    PG_DO_OVERWRITE,     /* the same call with force: [split]: what is there is a split's folder */
-    PG_DO_IN_PLACE,      /* the same call with in_place: file */
-    PG_DO_WRITE_NEW,     /* the same call, not in place: file, [suffix] of the new file */
-    PG_DO_REPACK,        /* HDF5's h5repack, which writes it in an older form: file */
-    PG_DO_LEAVE_OUT,     /* get the files again, or join without their tensors */
-    PG_DO_LARGER_SHARDS, /* the same call with a larger max_shard_size */
+
+    /* Call pg_unwrap_file(). Arguments: file; [split], a folder to be joined into file first;
+     * [like]; [needs_model] or [needs_names], a `like` that the user must supply; [template];
+     * [partial]; [in_place]; [out], a free name for the output; [suffix] of the output. */
+    PG_DO_UNWRAP,
+    /* Call it twice, because a wrapper's file lacks layers: first to take out the whole template,
+     * then on the result with `partial`. Arguments: file, like, [in_place]. */
+    PG_DO_UNWRAP_TEMPLATE,
+    /* Call pg_wrap_file() with a file of such a wrapper as `like`. Arguments: [file]. */
+    PG_DO_WRAP,
+    /* Call pg_join_file(), then repeat the call on its output. Arguments: file. */
+    PG_DO_JOIN,
+    /* Call pg_convert_file(). Arguments: file, [out] or [suffix], [model], [layout]. */
+    PG_DO_CONVERT,
+    /* Call pg_convert_file() to write a new file without unreachable data. Arguments: file. */
+    PG_DO_COPY,
+    /* Call pg_compare_files() with `by_order`. Arguments: file, other. */
+    PG_DO_COMPARE_BY_ORDER,
+    /* Repeat the call with the model's description. Arguments: file, [out], [input], [expect],
+     * [device]. */
+    PG_DO_GIVE_MODEL,
+    /* Repeat the call and name the output's format. Arguments: [file]; [to], a format that is a
+     * folder. */
+    PG_DO_CHOOSE_FORMAT,
+    /* Repeat the call on one part of the checkpoint. Arguments: part. */
+    PG_DO_CHOOSE_PART,
+    /* Repeat the call with `force`. Arguments: [split] if the output is a folder of shards. */
+    PG_DO_OVERWRITE,
+    /* Repeat the call with `in_place`. Arguments: file. */
+    PG_DO_IN_PLACE,
+    /* Repeat the call without `in_place`. Arguments: file, [suffix] of the new file. */
+    PG_DO_WRITE_NEW,
+    /* Let HDF5's h5repack write the file in an older form. Arguments: file. */
+    PG_DO_REPACK,
+    /* Copy the damaged files again, or join the shards without their tensors. */
+    PG_DO_LEAVE_OUT,
+    /* Repeat the call with a larger `max_shard_size`. */
+    PG_DO_LARGER_SHARDS,
+
     /* training */
-    PG_DO_SMALLER_BATCH, /* pg_fit() with [batch_size] ([accumulate]: the update is that of [rows]);
-                            or, with [place], some of the layers on another device */
-    PG_DO_CHOOSE_DATA,   /* the data's arrays: [x], [y], or, [x], [y] */
-    PG_DO_USE_TEST_SET,  /* validation by the test set in the file of the training's data */
-    PG_DO_RESUME,        /* the run that stopped, from file */
-    PG_DO_START_AFRESH,  /* the run without what was saved of it; [elsewhere]: or saved elsewhere */
-    PG_DO_LIST_LAYERS,   /* pg_layer_class(): what can be trained */
-    PG_DO_RENAME,        /* pg_convert_file() with rename, where only the names differ */
-    PG_DO_USE_GPU,       /* the same call on a GPU, or without precision: precision */
+
+    /* Train with a smaller batch, or place some layers on another device. Arguments: [batch_size];
+     * [accumulate], with which the update is that of [rows] rows; [place]. */
+    PG_DO_SMALLER_BATCH,
+    /* Name the arrays of the data to use. Arguments: [x], [y], or, [x], [y]. */
+    PG_DO_CHOOSE_DATA,
+    /* Validate with the test set that the training data's file holds. */
+    PG_DO_USE_TEST_SET,
+    /* Resume the run that stopped. Arguments: file. */
+    PG_DO_RESUME,
+    /* Start the run again without its saved state. Arguments: [elsewhere] if another folder would
+     * do as well. */
+    PG_DO_START_AFRESH,
+    /* List the layers that can be trained: pg_layer_class(). */
+    PG_DO_LIST_LAYERS,
+    /* Call pg_convert_file() with `rename`, if only the names differ. */
+    PG_DO_RENAME,
+    /* Repeat the call on a GPU, or without `precision`. Arguments: precision. */
+    PG_DO_USE_GPU,
+
     /* several processes */
-    PG_DO_LAUNCH,         /* this job by MPI; [srun]: which started it */
-    PG_DO_LAUNCH_RANKS,   /* this job with so many ranks, or without deterministic: ranks */
-    PG_DO_RANK_PER_GPU,   /* as many processes as GPUs, or one on each machine */
-    PG_DO_MEASURE_LINK,   /* the plan on two of the machines; [alone]: no other process is there */
-    PG_DO_BUILD_WITH_MPI, /* libpg anew, once the package is there: package */
+
+    /* Start this job through MPI. Arguments: [srun] if srun started it. */
+    PG_DO_LAUNCH,
+    /* Start this job with this number of ranks, or without `deterministic`. Arguments: ranks. */
+    PG_DO_LAUNCH_RANKS,
+    /* Start one process per GPU, or one per machine. */
+    PG_DO_RANK_PER_GPU,
+    /* Make the plan on two of the machines. Arguments: [alone] if this process is the only one. */
+    PG_DO_MEASURE_LINK,
+    /* Install the package, then build libpg again. Arguments: package. */
+    PG_DO_BUILD_WITH_MPI,
     PG_N_DO
 } pg_do;
 
@@ -134,7 +171,7 @@ PG_API void pg_err_or(pg_err *err, const char *option, const char *fmt, ...) PG_
 
 /* "unwrap", "give-model"; "nothing". Never NULL. */
 PG_API const char *pg_do_name(pg_do what);
-/* Value of an argument, or NULL. Key of the i-th one and its value, or NULL behind the last. Both
+/* Value of an argument, or NULL. Key of the i-th one and its value, or NULL after the last. Both
  * live as long as the action. */
 PG_API const char *pg_action_get(const pg_action *a, const char *key);
 PG_API const char *pg_action_arg(const pg_action *a, size_t i, const char **value);

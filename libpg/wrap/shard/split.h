@@ -11,37 +11,37 @@
 
 /* An item with bytes: a tensor of the store, or another dataset. */
 typedef struct pg__split_tensor {
-    const char *name; /* in the view */
-    size_t layer;     /* of the view, or PG_NONE */
+    const char *name; /* its name in the view */
+    size_t layer;     /* its layer in the view, or PG_NONE */
     pg__shard_role role;
-    size_t data;  /* tensor of r.s; PG_NONE: dataset `obj` of the tree */
-    uint32_t obj; /* in the tree, or PG_H5_NONE */
-    pg_weight w;  /* type and shape */
+    size_t data;  /* index of its tensor in r.s; PG_NONE if it is dataset `obj` of the tree */
+    uint32_t obj; /* index of its object in the tree, or PG_H5_NONE */
+    pg_weight w;  /* gives its type and shape */
     int big_endian;
 } pg__split_tensor;
 
 typedef struct pg__split {
-    const char *dir; /* as given */
-    char *into;      /* where files are written: dir, or beside it until it is replaced */
-    int replaces;
+    const char *dir; /* the folder that the caller named */
+    char *into;      /* files are written here: dir, or a folder beside it that will replace it */
+    int replaces;    /* `into` is such a folder */
     const pg_split_opts *o;
-    pg__rewrite r;    /* r.s: the input; r.plan: with --unwrap */
-    pg_store *view;   /* the view to split: the input itself, or the layout of its template */
-    pg__sink *layout; /* of the latter */
-    pg__io *layout_io;
-    pg__h5 *tree; /* of the view, borrowed; NULL if it is no single HDF5 file */
+    pg__rewrite r;     /* r.s is the input; r.plan is used only to unwrap */
+    pg_store *view;    /* what is split: the input itself, or the layout of its template */
+    pg__sink *layout;  /* holds the layout of the template; NULL if the input itself is split */
+    pg__io *layout_io; /* reads it */
+    pg__h5 *tree;      /* the view's HDF5 file, borrowed; NULL if it is not a single HDF5 file */
     pg__split_tensor *v;
     size_t n, cap;
     pg_shard_report rep;
-    pg__strs sums;    /* lines of SHA256SUMS */
-    uint64_t n_bytes; /* of all tensors */
-    int lock;         /* lock of the folder `into`, in which two runs must not write; or -1 */
-    int fresh;        /* nothing of an earlier run is in the folder */
-    int entered;      /* the folder exists, and is locked */
-    int is_ours;      /* it was empty, without folders */
-    size_t n_above;   /* bytes of `into` up to the first folder that was missing, or SIZE_MAX */
+    pg__strs sums;    /* the lines of SHA256SUMS */
+    uint64_t n_bytes; /* how many bytes all tensors have */
+    int lock;         /* locks the folder `into` against another run, or -1 */
+    int fresh;        /* the folder holds nothing of an earlier run */
+    int entered;      /* the folder exists and is locked */
+    int is_ours;      /* the folder was empty, so all files in it are ours */
+    size_t n_above;   /* length of the path of the first missing folder in `into`, or SIZE_MAX */
     size_t n_threads;
-    unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */
+    unsigned char *buf, *room; /* every thread has PG_COPY_BYTES of each */
 } pg__split;
 
 /* Reads raw bytes of a tensor; the other function reads little-endian ones (off and n are multiples
@@ -51,8 +51,8 @@ pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t
 pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
                                 pg_err *err);
 
-/* Where its raw bytes lie in the input. If io is NULL, they must be read through pg__split_read(),
- * by one thread at a time. */
+/* Returns where the raw bytes of item i lie in the input. If io is NULL, one thread at a time must
+ * read them through pg__split_read(). */
 pg__extent pg__split_extent(const pg__split *s, size_t i);
 
 /* ---- split_undo.c ---- */
