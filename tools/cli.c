@@ -398,7 +398,7 @@ static void require_stdout(void)
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
         return;
-    cli_told_in_json(); /* stdout is closed: print no object */
+    cli_reported_in_json(); /* stdout is closed: print no object */
     refuse(NULL, "standard output is closed; nothing written");
 }
 
@@ -575,7 +575,7 @@ int cli_finish(int status)
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    cli_told_in_json();
+    cli_reported_in_json();
     cli_complain(NULL, NULL, "standard output: %s%s",
                  errno ? strerror(errno) : "could not be written", done);
     return CLI_TROUBLE;

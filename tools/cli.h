@@ -148,10 +148,10 @@ typedef struct cli_list {
 int cli_fail_lists(const pg_err *err, const cli_list *lists, size_t n_lists);
 
 /* For a tool whose own objects hold the errors: prints the members, without braces. From then
- * on, or after cli_told_in_json(), no other object is printed. cli_expect_json(): --json will be
- * given. */
+ * on, or after cli_reported_in_json(), no other object is printed. cli_expect_json(): --json will
+ * be given. */
 void cli_json_error(const pg_err *err, int status);
-void cli_told_in_json(void);
+void cli_reported_in_json(void);
 void cli_expect_json(void);
 
 /* If the model is "-", *text gets its JSON from standard input, otherwise NULL. It stays valid

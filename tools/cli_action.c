@@ -1,9 +1,9 @@
 /* cli_action.c - what would help (pg_err.action) as a command line: all of them are in one table.
  *
- * In a line of the table {key} stands for an argument, quoted for a shell, {key|WORD} for the word
- * where there is none. [key:...] is left out where that argument is absent, [!key:...] where it is
- * there. {$} is the tool that was called, with the options that it would need again. A line that
- * would not be right as it stands, since it is too long or no shell would take a name, is none. */
+ * In a line of the table {key} stands for an argument, quoted for a shell; {key|WORD} is WORD if
+ * the argument is absent. [key:...] is left out if that argument is absent, [!key:...] if it is
+ * present. {$} is the tool that was called, with the options that it would need again. A line that
+ * is too long, or holds a name that cannot be quoted for a shell, is not printed. */
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,7 +72,7 @@ static const struct {
     [PG_DO_LIST_LAYERS] = {"pgfit --list-layers   (names those that can)", NULL},
     [PG_DO_RENAME] = {"pgconvert --rename, where only the names differ", NULL},
     [PG_DO_USE_GPU] = {"--gpus 1 --precision {precision}, or without --precision", NULL},
-    [PG_DO_LAUNCH] = {"[srun:srun --mpi=pmix pgfit ... (srun --mpi=list tells what there is)]"
+    [PG_DO_LAUNCH] = {"[srun:srun --mpi=pmix pgfit ... (srun --mpi=list shows the choices)]"
                       "[!srun:mpirun -np N pgfit ..., or --devices auto for this rank's GPU]",
                       NULL},
     [PG_DO_LAUNCH_RANKS] = {"mpirun -np {ranks}, or without --deterministic", NULL},
@@ -128,7 +128,7 @@ static const char *value_of(const line *l, const char *key)
 
 /* ---- a line of the table ---- */
 
-/* The tool and the options that matter to what it makes: what else was typed is asked anew. */
+/* The tool and the options that affect its output; other options are not repeated. */
 static void put_command(line *l)
 {
     static const char *const names[] = {"part",         "like",    "template",
@@ -166,7 +166,7 @@ static const char *put_argument(line *l, const char *p)
     return end + 1;
 }
 
-/* Behind the ']' of a group that is left out. */
+/* After the ']' of a group that is left out. */
 static const char *skip_group(const char *p)
 {
     for (size_t depth = 1; *p && depth; p++)

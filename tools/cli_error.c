@@ -5,16 +5,16 @@
 #include "cli.h"
 #include "json_out.h"
 
-static int json_asked, json_told;
+static int json_asked, json_reported;
 
 void cli_expect_json(void)
 {
     json_asked = 1;
 }
 
-void cli_told_in_json(void)
+void cli_reported_in_json(void)
 {
-    json_told = 1;
+    json_reported = 1;
 }
 
 /* ---- JSON ---- */
@@ -49,9 +49,9 @@ void cli_json_error(const pg_err *err, int status)
 /* Only once: later errors are about stdout itself. */
 static void put_object(const pg_err *err, const cli_list *lists, size_t n_lists)
 {
-    if (!(cli.json || json_asked) || json_told)
+    if (!(cli.json || json_asked) || json_reported)
         return;
-    json_told = 1;
+    json_reported = 1;
     fputs(cli_has_events() ? "{\"event\": \"error\", " : "{", stdout);
     cli_json_error(err, cli_status(err->code));
     for (size_t i = 0; i < n_lists; i++)

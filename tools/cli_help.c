@@ -62,7 +62,7 @@ static void print_examples(const cli_tool *t, FILE *f)
 /* Has the form of every other error. */
 void cli_short_help(const cli_tool *t, FILE *f)
 {
-    fprintf(f, "%s: what file? usage: %s [OPTION...] %s\n", t->name, t->name, t->operands);
+    fprintf(f, "%s: no input file; usage: %s [OPTION...] %s\n", t->name, t->name, t->operands);
     print_examples(t, f);
     fprintf(f, "try: %s --help\n", t->name);
 }
@@ -79,7 +79,7 @@ void cli_help(const cli_tool *t)
     if (t->status_1)
         printf("  1    %s\n", t->status_1);
     printf("  2    error: usage, I/O, damaged or unknown file\n"
-           "  3    valid, but this version does not cover it\n");
+           "  3    valid, but this version does not support it\n");
     if (t->has_ranks)
         puts("  4    another process of the job died or did not arrive in time");
     if (t->has_devices)

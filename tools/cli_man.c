@@ -106,7 +106,7 @@ static void print_status(const cli_tool *t)
     if (t->status_1)
         printf(".It 1\nThe answer is no: %s.\n", t->status_1);
     puts(".It 2\nError: usage, I/O, damaged or unknown file.\n"
-         ".It 3\nThe file is valid, but this version does not cover it.");
+         ".It 3\nThe file is valid, but this version does not support it.");
     if (t->has_devices)
         puts("Or a named GPU does not exist, or a library that it needs is missing.");
     if (t->has_ranks)

@@ -326,7 +326,7 @@ int each_input(char *const *inputs, size_t n, const char *suffix, each_fn fn)
     }
     if (j.status == CLI_OK) {
         run_all(&j);
-        cli_told_in_json();
+        cli_reported_in_json();
         summarise(&j);
         if (is_ours)
             (void)rmdir(each_dir); /* stays unless it is empty */

@@ -200,7 +200,7 @@ static void json_hint(const pg_check_report *r)
 
 void check_print_json(const checked *files, size_t n)
 {
-    cli_told_in_json();
+    cli_reported_in_json();
     for (size_t i = 0; i < n; i++) {
         const checked *f = &files[i];
         fputs(n == 1 ? "" : i ? ",\n" : "[", stdout);

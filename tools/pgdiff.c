@@ -397,7 +397,7 @@ static void print_json_error(const pg_err *err, const char *a, const char *b, in
     fputs(", ", stdout);
     cli_json_error(err, status);
     puts("}");
-    cli_told_in_json();
+    cli_reported_in_json();
 }
 
 int main(int argc, char **argv)

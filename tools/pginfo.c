@@ -161,7 +161,7 @@ static int add_folder(list *l, const char *path, pg_found *total)
 static int print_json(const list *l, int several)
 {
     int status = CLI_OK;
-    cli_told_in_json();
+    cli_reported_in_json();
     for (size_t i = 0; i < l->n; i++) {
         info in;
         info_open(&in, l->v[i], &opts);

@@ -559,7 +559,7 @@ static void put_page(page *p)
     put(p, "</html>\n");
 }
 
-static int tell(const page *p, uint64_t n_bytes)
+static int report_page(const page *p, uint64_t n_bytes)
 {
     if (cli.quiet)
         return CLI_OK;
@@ -593,5 +593,5 @@ int info_write_html(const info *in, const info_opts *o)
         p.to.st = pg_file_commit(p.to.file, &n_bytes, &p.to.err);
     pg_file_close(p.to.file);
     free(p.items);
-    return p.to.st == PG_OK ? cli_worse(in->status, tell(&p, n_bytes)) : cli_fail(&p.to.err);
+    return p.to.st == PG_OK ? cli_worse(in->status, report_page(&p, n_bytes)) : cli_fail(&p.to.err);
 }

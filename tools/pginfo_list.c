@@ -37,7 +37,7 @@ void info_list_add(table *t, const info *in, const char *path)
     if (!in->store || in->err.code != PG_OK) { /* the error was printed */
         for (size_t i = 0; i < 3; i++)
             table_add(t, none);
-        table_add(t, in->status == CLI_LACKS ? "not covered" : pg_verdict_name(in->verdict));
+        table_add(t, in->status == CLI_LACKS ? "not supported" : pg_verdict_name(in->verdict));
         table_add(t, none);
         return;
     }

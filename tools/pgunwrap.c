@@ -74,7 +74,7 @@ static int unwrap(const char *in, const char *out)
     pg_rewrite_report report = {0};
     o.write = rewrite_opts();
     err.code = pg_unwrap_file(in, out, &o, &report, &err);
-    return rewrite_tell(&report, in, out, &err);
+    return rewrite_print(&report, in, out, &err);
 }
 
 int main(int argc, char **argv)

@@ -72,5 +72,5 @@ int main(int argc, char **argv)
     o.n_replicas = (unsigned)replicas;
     o.write = rewrite_opts();
     err.code = pg_wrap_file(in, out, &o, &report, &err);
-    return cli_finish(rewrite_tell(&report, in, out, &err));
+    return cli_finish(rewrite_print(&report, in, out, &err));
 }

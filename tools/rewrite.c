@@ -86,7 +86,7 @@ static int is_unchanged(const pg_rewrite_report *r)
 static void print_text(const pg_rewrite_report *r, const char *in, const char *out)
 {
     if (is_unchanged(r)) {
-        cli_printf(stdout, "%s: as it is wanted already; nothing changed\n", cli_name(in).s);
+        cli_printf(stdout, "%s: already in the wanted form; nothing changed\n", cli_name(in).s);
         print_each("note", r->notes, r->n_notes);
         return;
     }
@@ -155,7 +155,7 @@ static int fail(const pg_rewrite_report *r, const pg_err *err)
     return cli_fail_lists(err, lists, sizeof lists / sizeof *lists);
 }
 
-int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err)
+int rewrite_print(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err)
 {
     int status = CLI_OK;
     cli_progress_end();

@@ -9,10 +9,9 @@
     "--in-place appends the new structure to a legacy .h5 (weights or full model) and then\n"   \
     "rewrites one sector at its beginning: no tensor moves, and a crash at any moment leaves "  \
     "the\n"                                                                                     \
-    "old model or the new one. What is no longer wanted stays in the file, out of reach,\n"     \
-    "including the Python bytecode of an old description, and every change makes the file\n"    \
-    "larger; pgconvert IN NEW.h5 writes a copy without it. The new structure is always read "   \
-    "back\n"                                                                                    \
+    "old model or the new one. Removed data stays in the file, out of reach, including the\n"   \
+    "Python bytecode of an old description, and every change makes the file larger;\n"          \
+    "pgconvert IN NEW.h5 writes a copy without it. The new structure is always read back\n"     \
     "and compared first; --no-sync skips only the last wait for the disk. Files with several\n" \
     "hard links, or in use by another program, are refused (exit status 2); on a file system\n" \
     "without locks such use cannot be detected, and a note says so. Other formats and files\n"  \
@@ -40,6 +39,6 @@ const char *rewrite_output(char **argv, size_t n);
 
 /* Reports what was (or would be) written, or the error, as text or JSON; releases the report.
  * Returns the exit status. */
-int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err);
+int rewrite_print(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err);
 
 #endif

@@ -165,9 +165,10 @@ static pg_status run(pg__pk_machine *m)
         if (++m->ops > PG_LIMIT_PICKLE_OPS)
             return pg__pk_too_many(m, "opcodes");
         if (!handlers[m->op])
-            return pg_fail(m->err, PG_E_UNSUPPORTED,
-                           "pickle: byte %zu: opcode 0x%02x, which tensors and containers need not",
-                           m->at - 1, m->op);
+            return pg_fail(
+                m->err, PG_E_UNSUPPORTED,
+                "pickle: byte %zu: refused opcode 0x%02x: tensors and containers do not need it",
+                m->at - 1, m->op);
         PG_TRY(handlers[m->op](m));
     }
 done:

@@ -310,7 +310,7 @@ static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
         return PG_OK;
     if (args->n > 1 ||
         (from && from->kind != PG_PK_LIST && from->kind != PG_PK_TUPLE && from->kind != PG_PK_DICT))
-        return pg__pk_damaged(m, "a dictionary is made of something else than entries");
+        return pg__pk_damaged(m, "a dictionary is made of something other than entries");
     if (from && from->n > PG_LIMIT_PICKLE_OPS - m->ops) /* many calls may get the same list */
         return pg__pk_too_many(m, "opcodes");
     m->ops += from ? from->n : 0;
@@ -319,7 +319,7 @@ static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
     for (uint32_t i = 0; from && i < from->n; i++) {
         const pg__pk_value *pair = &v[from->u.items[i]];
         if ((pair->kind != PG_PK_LIST && pair->kind != PG_PK_TUPLE) || pair->n != 2)
-            return pg__pk_damaged(m, "a dictionary is made of something else than entries");
+            return pg__pk_damaged(m, "a dictionary is made of something other than entries");
         PG_TRY(pg__pk_append(m, call, pair->u.items, 2));
     }
 done:

@@ -106,7 +106,7 @@ static pg_status check_spec(const spec *f, int is_int, pg_err *err)
     if (whole && f->precision >= 0)
         return pg_fail(err, PG_E_ARG, "an int has no precision");
     if (f->group && f->type && strchr(f->group == ',' ? "nboxX" : "n", f->type))
-        return pg_fail(err, PG_E_ARG, "no groups by '%c' with '%c'", f->group, f->type);
+        return pg_fail(err, PG_E_ARG, "'%c' grouping is not allowed with '%c'", f->group, f->type);
     return PG_OK;
 }
 

@@ -136,7 +136,8 @@ static void place_of(char *out, size_t cap, const pg_weight *w, uint64_t at)
         (void)snprintf(out + n, cap - n, "]");
 }
 
-static pg_status tell(pg__checking *c, const comparison *found, const char *place, pg_err *err)
+static pg_status report_values(pg__checking *c, const comparison *found, const char *place,
+                               pg_err *err)
 {
     pg_status st = PG_OK;
     if (found->n_off == 0)
@@ -261,7 +262,7 @@ pg_status pg__check_predictions(pg__checking *c, pg_err *err)
     PG_TRY(pg_predict(t, data, &opts, &to, err));
     const size_t i = found.of_output[found.output];
     place_of(place, sizeof place, pg_store_weight(found.want, i), found.at);
-    PG_TRY(tell(c, &found, place, err));
+    PG_TRY(report_values(c, &found, place, err));
 done:
     pg__mem_free(found.of_output);
     pg_data_close(data);

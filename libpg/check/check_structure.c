@@ -88,7 +88,7 @@ done:
 
 /* ---- unknown classes, types ---- */
 
-static pg_status tell_unknown(structure *t, pg_err *err)
+static pg_status report_unknown(structure *t, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
@@ -161,7 +161,7 @@ static pg_status fits(structure *t, const char *how, pg_err *err)
                                         PG_SHOW(t->leaves.v[i].layer->class_name)));
         goto done;
     }
-    PG_TRY(tell_unknown(t, err));
+    PG_TRY(report_unknown(t, err));
     PG_TRY(check_types(t, &types, err));
     PG_TRY(pg__check_add(t->c, "structure", 1, err,
                          "%zu layer%s with weights %s %s, %zu/%zu tensors, shapes%s match", layers,

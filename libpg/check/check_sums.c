@@ -253,8 +253,8 @@ static pg_status open_index(pg__io **out, char **path, const char *given, pg_err
     return pg__folder_index(path, given, err) == PG_OK ? pg__io_open(out, *path, err) : PG_E_IO;
 }
 
-static pg_status tell_faults(pg__checking *c, const char *index, const pg__shard_faults *f,
-                             const char *how_many, pg_err *err)
+static pg_status report_faults(pg__checking *c, const char *index, const pg__shard_faults *f,
+                               const char *how_many, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__strs lines = {0};
@@ -290,7 +290,7 @@ pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err)
         goto done;
     *is_split = 1;
     c->report.damaged = 1;
-    PG_TRY(tell_faults(c, index, &faults, why.msg, err));
+    PG_TRY(report_faults(c, index, &faults, why.msg, err));
     c->report.action = why.action;
     c->report.hint = why.hint[0] ? pg__mem_strdup(why.hint) : NULL;
     if (why.hint[0] && !c->report.hint)

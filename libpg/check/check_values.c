@@ -109,7 +109,8 @@ done:
     return st;
 }
 
-static pg_status tell_bad(pg__strs *lines, const pg__view *v, size_t i, const tally *t, pg_err *err)
+static pg_status report_bad(pg__strs *lines, const pg__view *v, size_t i, const tally *t,
+                            pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str at = {0};
@@ -123,8 +124,8 @@ done:
     return st;
 }
 
-static pg_status tell_unread(pg__strs *lines, pg__checking *c, size_t i, const pg_err *why,
-                             pg_err *err)
+static pg_status report_unread(pg__strs *lines, pg__checking *c, size_t i, const pg_err *why,
+                               pg_err *err)
 {
     const char *label = c->view.v[i].label;
     c->report.damaged = 1;
@@ -149,7 +150,7 @@ pg_status pg__check_values(pg__checking *c, pg_err *err)
         st = scan_tensor(&t, c, i, buf, &why);
         if (st == PG_E_FORMAT || st == PG_E_LIMIT) {
             unread++;
-            PG_TRY(tell_unread(&lines, c, i, &why, err));
+            PG_TRY(report_unread(&lines, c, i, &why, err));
             continue;
         }
         if (st != PG_OK) {
@@ -159,7 +160,7 @@ pg_status pg__check_values(pg__checking *c, pg_err *err)
         }
         n += t.n, zeros += t.zeros, bad += t.nan + t.inf;
         if (t.nan + t.inf)
-            PG_TRY(tell_bad(&lines, &c->view, i, &t, err));
+            PG_TRY(report_bad(&lines, &c->view, i, &t, err));
     }
     if (unread)
         PG_TRY(pg__check_add(c, "values", 0, err, "%zu of %zu tensors cannot be read", unread,

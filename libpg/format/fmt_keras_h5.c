@@ -107,7 +107,7 @@ static pg_status add_tensor(reading *r, uint32_t group, const char *name, int is
     const uint32_t obj = pg__h5_find(k->h5, group, name);
     (void)pg__h5_path(k->h5, group, where, sizeof where);
     if (obj == PG_H5_NONE)
-        return pg_fail(&r->now, PG_E_FORMAT, "%s: weight_names lists \"%s\", which is not there",
+        return pg_fail(&r->now, PG_E_FORMAT, "%s: weight_names lists \"%s\", which is missing",
                        where, PG_SHOW(name));
     const pg__h5_object *o = pg__h5_at(k->h5, obj);
     if (o->kind == PG_H5_DATASET && o->type.cls == PG_H5_OTHER)
@@ -258,7 +258,7 @@ static pg_status add_layer(reading *r, const char *name)
     const uint32_t obj = pg__h5_find(k->h5, k->w, name);
     if (obj == PG_H5_NONE || pg__h5_at(k->h5, obj)->kind != PG_H5_GROUP)
         return note(r, pg_fail(&r->now, PG_E_FORMAT, "layer_names lists \"%s\", which is %s",
-                               PG_SHOW(name), obj == PG_H5_NONE ? "not there" : "no group"));
+                               PG_SHOW(name), obj == PG_H5_NONE ? "missing" : "not a group"));
     PG_TRY(push(&k->layers, &k->n_layers, &k->cap_layers, obj, &r->now));
     PG_TRY(pg__store_add_layer(r->s, name, &r->now));
     (void)snprintf(what, sizeof what, "layer \"%s\"", PG_SHOW(name));
@@ -405,7 +405,7 @@ static void find_parts(pg__keras_h5 *k)
 }
 
 /* Datasets beside the weights, which somebody put there: what Keras leaves aside, and so do we. */
-static pg_status tell_beside(reading *r)
+static pg_status report_beside(reading *r)
 {
     const pg__keras_h5 *k = r->k;
     pg_status st = PG_OK;
@@ -447,14 +447,14 @@ static pg_status read_all(reading *r)
     if (r->k->optimizer != PG_H5_NONE)
         PG_TRY(add_listed(r, r->k->optimizer, "optimizer_weights", 1, &n_state));
     if (!r->n_damages)
-        PG_TRY(tell_beside(r));
+        PG_TRY(report_beside(r));
     PG_TRY(pg__hdf5_note_unread(r->s, r->k->h5, &r->now));
 done:
     return st;
 }
 
 /* Describes what is left, in one sentence. */
-static pg_status tell_rest(const reading *r, pg__str *out, pg_err *err)
+static pg_status report_rest(const reading *r, pg__str *out, pg_err *err)
 {
     const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) != NULL;
     const char *also = config ? "; the architecture (model_config) is whole" : "";
@@ -480,7 +480,7 @@ static pg_status judge(reading *r, const pg_open_opts *opts)
     pg__str rest = {0}, text = {0};
     if (!r->n_damages)
         return PG_OK;
-    PG_TRY(tell_rest(r, &rest, &r->now));
+    PG_TRY(report_rest(r, &rest, &r->now));
     if (opts && opts->salvage) {
         PG_TRY(pg__str_printf(&text, &r->now, "%s; %s", r->damage.msg, rest.s));
         PG_TRY(pg__store_set_damage(r->s, text.s, &r->now));

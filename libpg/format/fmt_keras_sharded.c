@@ -59,7 +59,7 @@ static pg_status add_shard(pg__strs *out, const char *key, const pg__json *value
     size_t n = 0;
     const char *s = pg__json_bytes(value, &n);
     if (!s || n == 0 || strlen(s) != n)
-        return pg_fail(err, PG_E_FORMAT, "weight_map: %s: no name of a shard", PG_SHOW(key));
+        return pg_fail(err, PG_E_FORMAT, "weight_map: %s: not the name of a shard", PG_SHOW(key));
     if (out->n && strcmp(out->v[out->n - 1], s) == 0)
         return PG_OK;
     return pg__strs_add(out, s, n, err);
@@ -154,8 +154,8 @@ static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__jso
     pg_status st = PG_OK;
     pg__json_iter it = {.obj = map};
     pg__shard_faults f = {0};
-    unsigned char *told = pg__mem_array(v->n_parts, 1);
-    if (!told)
+    unsigned char *reported = pg__mem_array(v->n_parts, 1);
+    if (!reported)
         return pg__nomem(err);
     while (pg__json_next(&it)) {
         const int list = pg__json_type_of(it.value) == PG_J_ARRAY;
@@ -165,7 +165,7 @@ static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__jso
         for (size_t k = 0; k < n; k++) {
             const pg__json *name = list ? pg__json_at(it.value, k) : it.value;
             const size_t i = part_of(names, name);
-            if (pg__h5_find(v->parts[i].h5, 0, it.key + 1) == PG_H5_NONE && !told[i]++)
+            if (pg__h5_find(v->parts[i].h5, 0, it.key + 1) == PG_H5_NONE && !reported[i]++)
                 PG_TRY(pg__strs_printf(&f.damaged, err, "%s (holds no %s)",
                                        PG_SHOW(v->parts[i].name), PG_SHOW(it.key)));
         }
@@ -173,7 +173,7 @@ static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__jso
     st = pg__shard_faults_report(&f, v->n_parts, 1, err);
 done:
     pg__shard_faults_fini(&f);
-    pg__mem_free(told);
+    pg__mem_free(reported);
     return st;
 }
 
@@ -194,7 +194,7 @@ static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err
     PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
     st = pg__json_parse(out, text, (size_t)n, err);
     if ((st == PG_E_FORMAT || st == PG_E_LIMIT) && !named)
-        st = pg_fail(err, PG_E_UNKNOWN, "no JSON index of shards");
+        st = pg_fail(err, PG_E_UNKNOWN, "not a JSON index of shards");
 done:
     pg__mem_free(text);
     return st;
@@ -211,7 +211,8 @@ static pg_status open_index(pg_store **out, pg__io *io, const char *path, const 
     pg__v3 *v = NULL;
     PG_TRY(parse(&json, io, path, err));
     if (!is_index(json))
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of Keras shards (no weight_map with .h5 files)");
+        PG_FAIL(PG_E_UNKNOWN,
+                "JSON, but not an index of Keras shards (no weight_map with .h5 files)");
     if (!path)
         PG_FAIL(PG_E_UNSUPPORTED, "an index of shards is read from a file, beside its shards");
     const pg__json *map = pg__json_get(json, "weight_map");

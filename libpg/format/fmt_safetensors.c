@@ -115,7 +115,7 @@ static pg_status read_list(uint64_t *out, size_t most, size_t *n, const char *te
             return pg_fail(err, PG_E_LIMIT, "%s: its %s has more than %zu numbers", PG_SHOW(name),
                            what, most);
         if (!read_number(text, w.value, &out[(*n)++]))
-            return pg_fail(err, PG_E_FORMAT, "%s: its %s holds something else than whole numbers",
+            return pg_fail(err, PG_E_FORMAT, "%s: its %s holds something other than whole numbers",
                            PG_SHOW(name), what);
     }
     return PG_OK;

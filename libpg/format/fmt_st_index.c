@@ -69,10 +69,10 @@ static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err
     PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
     if (!named && !memmem(text, (size_t)n, ".safetensors", 12) &&
         !memmem(text, (size_t)n, ".bin", 4))
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of shards");
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but not an index of shards");
     st = pg__json_parse(out, text, (size_t)n, err);
     if ((st == PG_E_FORMAT || st == PG_E_LIMIT) && !named)
-        st = pg_fail(err, PG_E_UNKNOWN, "no JSON index of shards");
+        st = pg_fail(err, PG_E_UNKNOWN, "not a JSON index of shards");
 done:
     pg__mem_free(text);
     return st;
@@ -88,7 +88,7 @@ static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const p
     size_t kept = 0;
     mapped *v = NULL;
     if (pg__json_type_of(it.obj) != PG_J_OBJECT)
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of shards (no weight_map)");
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but not an index of shards (no weight_map)");
     v = pg__mem_array(n, sizeof *v);
     if (!v)
         PG_TRY(pg__nomem(err));
@@ -98,7 +98,7 @@ static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const p
         if (!shard || strlen(shard) != len ||
             (!ends_with(shard, ".safetensors") && !ends_with(shard, ".bin")))
             PG_FAIL(i ? PG_E_FORMAT : PG_E_UNKNOWN,
-                    "weight_map: %s: no name of a .safetensors or .bin file", PG_SHOW(it.key));
+                    "weight_map: %s: not the name of a .safetensors or .bin file", PG_SHOW(it.key));
         v[i] = (mapped){.tensor = it.key, .shard = shard};
         if (shards->n == 0 || strcmp(shards->v[shards->n - 1], shard) != 0)
             PG_TRY(pg__strs_add(shards, shard, len, err));

@@ -174,8 +174,7 @@ static pg_status keep_top(pg__keep *k, const pg__keras_h5 *src, pg_err *err)
         if (obj == PG_H5_NONE || pg__h5_at(src->h5, obj)->kind != PG_H5_DATASET ||
             pg__h5_at(src->h5, obj)->type.cls != PG_H5_NUMBER)
             PG_FAIL(PG_E_FORMAT,
-                    "top_level_model_weights: weight_names lists \"%s\", which is not "
-                    "there",
+                    "top_level_model_weights: weight_names lists \"%s\", which is missing",
                     PG_SHOW(k->top.v[i]));
         PG_TRY(pg__keep_path(&path, base.s, k->top.v[i], err));
         char *copy = pg__mem_strdup(path.s);

@@ -20,7 +20,7 @@
 #include "format/keras_h5_keep.h"
 
 #define MANY_TENSORS  2000u  /* from here on, creating datasets takes noticeable time */
-#define DROPPED_SHARE 20u    /* at most one in so many bytes may stay behind as waste, */
+#define DROPPED_SHARE 20u    /* at most one in so many bytes may remain as waste, */
 #define DROPPED_BYTES 16384u /* ... not counting these */
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -90,14 +90,14 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
     if (u.twice)
         PG_FAIL(PG_E_UNSUPPORTED, "one tensor would become two");
     if (!sink && pg_store_others(plan->src))
-        PG_FAIL(PG_E_UNSUPPORTED, "nothing would lead to what it holds besides: %s",
+        PG_FAIL(PG_E_UNSUPPORTED, "it also holds data that would become unreachable: %s",
                 pg_store_others(plan->src));
     if (!sink)
         goto done;
     if (u.more)
         PG_FAIL(PG_E_UNSUPPORTED, "a tensor has attributes, which a new file does not get");
     if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE + DROPPED_BYTES)
-        PG_FAIL(PG_E_UNSUPPORTED, "the room of what is not wanted would stay inside");
+        PG_FAIL(PG_E_UNSUPPORTED, "the space of the removed data would stay in the file");
     if (when == PG__RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
         !pg__sink_clones(sink, src->io))
         PG_FAIL(PG_E_UNSUPPORTED, "a fresh file costs no more");

@@ -41,7 +41,7 @@ static pg_status from_hex(char **out, size_t *n_out, const char *s, size_t n, pg
         const int hi = hex_digit(s[2 * i]), lo = hex_digit(s[2 * i + 1]);
         if (hi < 0 || lo < 0) {
             pg__mem_free(p);
-            return pg_fail(err, PG_E_FORMAT, "hex with something else than 0-9 and a-f");
+            return pg_fail(err, PG_E_FORMAT, "hex with something other than 0-9 and a-f");
         }
         p[i] = (char)(hi * 16 + lo);
     }
@@ -504,12 +504,13 @@ static pg_status parse_head(pg__manifest *m, const pg__json *root, pg_err *err)
     const pg__json *layers = pg__json_get(root, "layers");
     const char *format = pg__json_get_str(root, "format");
     if (!layers || !format)
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but not the " PG_MANIFEST " of a split model");
     if (!pg__json_int(pg__json_get(root, "version"), &version) || version != PG_MANIFEST_VERSION)
-        PG_FAIL(PG_E_UNSUPPORTED, "a manifest of another version than %d", PG_MANIFEST_VERSION);
+        PG_FAIL(PG_E_UNSUPPORTED, "a manifest of an unsupported version, not %d",
+                PG_MANIFEST_VERSION);
     if (strcmp(format, "npy") != 0 && strcmp(format, "npz") != 0 &&
         strcmp(format, "safetensors") != 0 && strcmp(format, "keras") != 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "a manifest of format %s", PG_SHOW(format));
+        PG_FAIL(PG_E_UNSUPPORTED, "a manifest of format %s is not supported", PG_SHOW(format));
     PG_TRY(get_name(&m->format, pg__json_get(root, "format"), "format", err));
     PG_TRY(get_optional(&m->source, pg__json_get(root, "source"), "source", err));
     PG_TRY(
@@ -554,7 +555,7 @@ static pg_status take_apart(pg__json_span *longs, pg__json **head, const char *t
         PG_TRY(pg__str_add(&rest, text + w.key.off, w.value.off + w.value.n - w.key.off, err));
     }
     if (!w.is_object || !longs[TENSORS].n || !rest.n)
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but not the " PG_MANIFEST " of a split model");
     PG_TRY(parse_braced(head, &buf, rest.s, rest.n, err));
 done:
     pg__str_fini(&rest);

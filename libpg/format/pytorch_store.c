@@ -66,16 +66,16 @@ static pg_status check_total(const pg__pt_source *f, const pg_store *s, pg_err *
         const pg__pt_tensor *t = &f->tree.list[i];
         const uint64_t n = pg_store_weight(s, i)->n_bytes, stored = t->storage.n * t->storage.size;
         if (n > PG_LIMIT_DEFLATE_SLACK && n / PG_LIMIT_DEFLATE_RATIO > stored)
-            return pg_fail(err, PG_E_LIMIT, "%s: %s bytes are made of the %s that are stored",
-                           PG_SHOW(pg_store_weight(s, i)->name), PG_NUM(n), PG_NUM(stored));
+            return pg_fail(err, PG_E_LIMIT, "%s: overlapping strides expand %s stored bytes to %s",
+                           PG_SHOW(pg_store_weight(s, i)->name), PG_NUM(stored), PG_NUM(n));
         if (__builtin_add_overflow(total, n, &total))
             total = UINT64_MAX;
     }
     if (__builtin_mul_overflow(pg__io_size(f->io), (uint64_t)PG_LIMIT_DEFLATE_RATIO, &most))
         most = UINT64_MAX;
     if (total > most)
-        return pg_fail(err, PG_E_LIMIT, "%s bytes of tensors are made of a file of %s",
-                       PG_NUM(total), PG_NUM(pg__io_size(f->io)));
+        return pg_fail(err, PG_E_LIMIT, "overlapping tensors expand a file of %s bytes to %s",
+                       PG_NUM(pg__io_size(f->io)), PG_NUM(total));
     return PG_OK;
 }
 

@@ -170,12 +170,12 @@ static pg_status note_value(walker *w, const pg__pk_value *v)
     uint64_t n = 0;
     pg__str *s = &w->out->others;
     pg_err *err = w->w.err;
-    int told = 0;
+    int noted = 0;
     const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
-    pg_status st = note_number(w, v, &told);
-    if (st == PG_OK && !told)
+    pg_status st = note_number(w, v, &noted);
+    if (st == PG_OK && !noted)
         st = pg__pt_count(&w->w, v, &n);
-    if (st != PG_OK || told)
+    if (st != PG_OK || noted)
         return st;
     if (n)
         return pg__str_printf(s, err, " (%s tensor%s%s%s)", PG_NUM(n), n == 1 ? "" : "s",

@@ -219,7 +219,7 @@ static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io
         PG_TRY(pg__relinked_read(re, off, p->want, n, err));
         PG_TRY(pg__io_read(io, off, p->got, n, err));
         if (memcmp(p->got, p->want, n) != 0)
-            PG_FAIL(PG_E_IO, "byte %" PRIu64 " or one behind it differs from %s; nothing written",
+            PG_FAIL(PG_E_IO, "byte %" PRIu64 " or a later one differs from %s; nothing written",
                     off, PG_SHOW(pg__io_name(re->base)));
         pg__progress_add(p->opts->progress, n);
         off += n;

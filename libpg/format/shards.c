@@ -25,7 +25,7 @@ typedef struct archive {
     const char *path; /* of some piece */
     pg__archive *a;   /* NULL: missing or damaged */
     uint32_t crc;
-    int told; /* that its contents are wrong */
+    int reported; /* its contents are wrong, and a message says so */
 } archive;
 
 struct pg__shards {
@@ -139,7 +139,7 @@ static pg_status check_header(pg__shards *s, size_t tensor, size_t piece, const 
     if (h->rank != t->rank || memcmp(h->dims, dims, t->rank * sizeof *dims) != 0)
         return pg_fail(err, PG_E_FORMAT, "its shape is not the manifest's");
     if (h->fortran_order && t->rank > 1)
-        return pg_fail(err, PG_E_FORMAT, "in Fortran order, pgsplit writes C order");
+        return pg_fail(err, PG_E_FORMAT, "in Fortran order, not in C order");
     if (piece > t->first && h->big_endian != s->big_endian[tensor] && pg_dtype_bytes(t->dtype) > 1)
         return pg_fail(err, PG_E_FORMAT, "its byte order is not that of the rows before it");
     s->big_endian[tensor] = (unsigned char)h->big_endian;
@@ -182,7 +182,7 @@ static pg_status look_at(pg__shards *s, size_t tensor, size_t piece, pg__shard_f
         st = check_header(s, tensor, piece, &what.head, &e);
     s->want[piece] = p->member ? what.crc : p->crc;
     pg__io_close(io);
-    if (st == PG_OK || (p->member && s->archives[s->archive_of[piece]].told++))
+    if (st == PG_OK || (p->member && s->archives[s->archive_of[piece]].reported++))
         return PG_OK; /* a wrong archive is reported only once */
     return note(f, p, st, &e, err);
 }
@@ -312,7 +312,7 @@ static pg_status load(pg__manifest *out, pg__io *io, const char *path, pg_err *e
         return pg__nomem(err);
     PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
     if (!named && !memmem(text, (size_t)n, "\"tensors\"", 9))
-        PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but not the " PG_MANIFEST " of a split model");
     PG_TRY(pg__manifest_parse(out, text, (size_t)n, err));
 done:
     pg__mem_free(text);
@@ -435,12 +435,12 @@ pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t
         if (crc == want || s->sums_of_files)
             continue;
         good = 0;
-        const pg_status told =
+        const pg_status reported =
             pg__strs_printf(&s->damages, err, "%s (crc32 %08" PRIx32 ", %s has %08" PRIx32 ")",
                             PG_SHOW(p->member ? p->member : p->path), crc,
                             p->member ? "archive" : "manifest", want);
-        if (told != PG_OK)
-            return told;
+        if (reported != PG_OK)
+            return reported;
     }
     s->n_verified += (size_t)good;
     return PG_OK;
@@ -452,7 +452,7 @@ pg_status pg__shards_check_archives(pg__shards *s, pg_err *err)
     for (size_t i = 0; i < s->n_archives; i++) {
         const archive *a = &s->archives[i];
         uint32_t crc = 0;
-        if (!a->a || a->told)
+        if (!a->a || a->reported)
             continue;
         PG_TRY(pg__archive_sum(&crc, a->a, s->buf, err));
         if (crc != a->crc)

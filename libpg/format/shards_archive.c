@@ -120,7 +120,9 @@ static pg_status h5_member(pg__io **out, pg__member *what, pg__archive *a, const
     if (!o || o->kind != PG_H5_DATASET)
         return no_member(name, err);
     if (o->type.cls != PG_H5_NUMBER || !o->contiguous)
-        return pg_fail(err, PG_E_FORMAT, "%s: not stored as pgsplit stores it", PG_SHOW(name));
+        return pg_fail(err, PG_E_FORMAT,
+                       "%s: stored with compression or in another way than shards are",
+                       PG_SHOW(name));
     if (what) {
         *what = (pg__member){.head = {.dtype = o->type.dtype,
                                       .big_endian = o->type.big_endian,

@@ -121,7 +121,8 @@ pg_status pg_config_open(pg_config **out, const char *path, pg_err *err)
     PG_TRY(pg__io_open(&io, path, err));
     const uint64_t n = pg__io_size(io);
     if (n > MAX_BYTES)
-        PG_FAIL(PG_E_LIMIT, "%s: %s bytes are no configuration", PG_SHOW(path), PG_NUM(n));
+        PG_FAIL(PG_E_LIMIT, "%s: %s bytes are too many for a configuration", PG_SHOW(path),
+                PG_NUM(n));
     text = pg__mem_array((size_t)n + 1, 1);
     if (!text)
         PG_TRY(pg__nomem(err));

@@ -305,7 +305,8 @@ static pg_status write_head(change *x, pg_err *err)
     rc = x->f->opts.no_sync ? 0 : wait_for_disk(x->f->fd);
     if (x->size > x->new_end)
         (void)cut(x->f->fd, x->new_end); /* harmless if it fails: nothing points there */
-    return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s: changed, but the disk may not have it yet",
+    return rc ? pg_fail_sys(err, PG_E_IO, rc,
+                            "%s: changed, but the change may not have reached the disk",
                             x->f->shown)
               : PG_OK;
 }

@@ -80,7 +80,7 @@ def judge(p, fault, r, held):
         return f'{state} output, {r}', False
     if kind == 'kill':
         return '' if r.status in (137, 0) else str(r), not p.save.refuses
-    late = r.status == 2 and any(x in r.err for x in ('could not be synced', 'the disk may not have it')) or r.status == 130 and fault == 'SIGINT+'
+    late = r.status == 2 and any(x in r.err for x in ('could not be synced', 'may not have reached the disk')) or r.status == 130 and fault == 'SIGINT+'
     if state == 'new' and r.status != 0 and not p.save.refuses and not late:
         return f'the new output, and {r}', False
     if state != 'new' and r.status == 0:

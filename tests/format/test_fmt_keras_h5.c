@@ -266,7 +266,7 @@ static void refuses_lists_that_mislead(void **state)
     finish(h), refused("\"w\" twice");
     h = two_layers();
     LIST(h, "a", "weight_names", "w", "gone");
-    finish(h), refused("\"gone\", which is not there");
+    finish(h), refused("\"gone\", which is missing");
     h = two_layers();
     LIST(h, "a", "weight_names", "w");
     LIST(h, "a", "weight_names0", "b");
@@ -323,11 +323,11 @@ static void refuses_layers_that_are_not_there(void **state)
     assert_ok(pg__h5_out_names(h, "", "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));
     assert_ok(pg__h5_out_group(h, "a", NULL));
     assert_ok(pg__h5_out_names(h, "a", "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));
-    finish(h), refused("\"nope\", which is not there");
+    finish(h), refused("\"nope\", which is missing");
     h = fresh();
     LIST(h, "", "layer_names", "d");
     dataset(h, "d");
-    finish(h), refused("\"d\", which is no group");
+    finish(h), refused("\"d\", which is not a group");
     h = fresh();
     LIST(h, "", "layer_names", "a");
     assert_ok(pg__h5_out_group(h, "a/g", NULL));

@@ -254,7 +254,7 @@ static void never_carries_along_what_nobody_asked_for(void **state)
     pg_store *s = open_path(made);
     plan_two_layers(&plan, s);
     plan.n_items--, plan.layers[1].n--;
-    assert_choice(&plan, "the room of what is not wanted");
+    assert_choice(&plan, "the space of the removed data");
     plan.n_items++, plan.layers[1].n++;
     assert_choice(&plan, "a fresh file costs no more");
     plan.items[2].src = 0;
@@ -274,7 +274,7 @@ static void never_carries_along_what_nobody_asked_for(void **state)
     H5Aclose(a), H5Sclose(three), H5Tclose(type), H5Fclose(f);
     s = open_path(made);
     plan_two_layers(&plan, s);
-    assert_choice(&plan, "the room of what is not wanted");
+    assert_choice(&plan, "the space of the removed data");
     pg__plan_fini(&plan);
     pg_store_close(s);
     n_values = 8;

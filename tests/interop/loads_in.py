@@ -81,7 +81,7 @@ def main():
             note = re.findall(r'note: ((?:only the Python|Keras [123] )[^\n]*)', r.stdout)
             if r.returncode == 0 and note:
                 notes[out] = f, note
-                if 'pgconvert for Keras 3' in note[0]:
+                if 'convert it for Keras 3' in note[0]:
                     for suffix in '.keras', '.h5':
                         subprocess.run([os.path.join(a.tools, 'pgconvert'), '--keras', '3', out, f'{d}/{n}-3{suffix}'], check=True, stdout=subprocess.DEVNULL)
                         asked.append(f'{d}/{n}-3{suffix}')

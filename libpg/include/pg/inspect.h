@@ -68,7 +68,7 @@ typedef struct pg_param_counts {
 
 /* Counts the parameters of the one-device model as Keras' summary() does: those that training
  * changes, and the others (frozen layers, moving statistics). For a wrapper, counts those of the
- * template. No tensor is read. PG_OK with known = 0 if the file alone does not tell. Errors:
+ * template. No tensor is read. PG_OK with known = 0 if the file alone does not show it. Errors:
  * PG_E_NOMEM. */
 PG_API PG_MUST_USE pg_status pg_count_params(pg_param_counts *out, pg_store *s, pg_err *err);
 

@@ -104,8 +104,8 @@ pg_status pg__fit_explain(const pg__fit *f, const pg__leaves *leaves, const pg__
                       "order:   the weights of a nested model are not in the order of its layers");
     else if (f->n_missing + f->n_extra + f->n_shape == 0)
         pg_err_detail(err,
-                      "order:   the layers follow each other in another order (%zu turns back "
-                      "where one is possible)",
+                      "order:   the layers come in a different order: it steps back %zu times, at "
+                      "most once is possible",
                       f->n_descents);
     return PG_E_MISMATCH;
 }

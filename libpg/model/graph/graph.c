@@ -79,8 +79,8 @@ static pg_status read_root(pg__layer *root, const pg__graph *g, pg_err *err)
         root->class_name = pg__json_get(g->json, "input_layers") ? "Model" : "Sequential";
     if (pg__json_type_of(g->json) != PG_J_OBJECT || !root->class_name || !root->config)
         return pg_fail(err, PG_E_MISMATCH,
-                       "JSON, but no model: it needs \"class_name\" and "
-                       "\"config\", as model.to_json() writes them");
+                       "JSON, but not a model: it needs \"class_name\" and \"config\", as "
+                       "model.to_json() writes them");
     return PG_OK;
 }
 

@@ -78,7 +78,7 @@ static pg_status add_ref(connect *c, const pg__json *triple, int maybe, const pl
     if (maybe && (!whole || layer == SIZE_MAX))
         return PG_OK;
     if (!name || !whole)
-        return fail_at(c, at, "holds something else than [layer, node, tensor]", NULL);
+        return fail_at(c, at, "holds something other than [layer, node, tensor]", NULL);
     if (layer == SIZE_MAX)
         return fail_at(c, at, "names a layer that is not in this model:", name);
     if (node < 0 || node > UINT32_MAX || tensor < 0 || tensor > UINT32_MAX)
@@ -115,7 +115,7 @@ static pg_status visit(connect *c, const pg__json *j, int maybe, frame *stack, s
         keywords = !c->arg;
     } else if (t != PG_J_ARRAY && t != PG_J_OBJECT) {
         return maybe ? PG_OK
-                     : fail_at(c, at, "holds something else than [layer, node, tensor]", NULL);
+                     : fail_at(c, at, "holds something other than [layer, node, tensor]", NULL);
     }
     if (*depth == PG_LIMIT_JSON_DEPTH)
         return pg_fail(c->err, PG_E_LIMIT, "%s nested too deep", at->key);

@@ -86,7 +86,7 @@ pg_status pg__rules_of(const pg__rules **out, const char *version, pg_err *err)
     int major = 2, minor = 0;
     const int given = version && *version;
     if (given && sscanf(version, "%d.%d", &major, &minor) < 1)
-        return pg_fail(err, PG_E_ARG, "\"%s\" is no version of Keras", PG_SHOW(version));
+        return pg_fail(err, PG_E_ARG, "\"%s\" is not a version of Keras", PG_SHOW(version));
     if (major < 1 || major > 3)
         return pg_fail(err, PG_E_ARG, "no rules for Keras %s: they are known for 1.x, 2.x and 3.x",
                        PG_SHOW(version));

@@ -139,12 +139,12 @@ pg_status pg__graph_given(pg__graph **out, const char *path, const char *text, p
 static pg_status check_head(const pg__str *text, pg_err *err)
 {
     if (text->n == 0)
-        return pg_fail(err, PG_E_UNKNOWN, "empty; a model's JSON is wanted (model.to_json())");
+        return pg_fail(err, PG_E_UNKNOWN, "empty; a model's JSON is expected (model.to_json())");
     if (is_utf16(text->s, text->n))
         return pg_fail(err, PG_E_FORMAT, "text in UTF-16; save it as UTF-8");
     if (!looks_like_json(text->s, text->n))
         return pg_fail(err, PG_E_UNKNOWN,
-                       "no JSON of a model; weights and full models are read at many places: "
+                       "not a model's JSON; weights and full models are read at many positions: "
                        "give a file name");
     return PG_OK;
 }

@@ -5,8 +5,8 @@
  *   path layout  layers/conv2d/vars/0, called "conv1"    conv1/kernel
  *   others       conv1.weight                            conv1.weight
  *
- * Keras 3.6 and later store the name of a layer in the path layout; for a .keras of before its
- * config tells, else the group's own name has to do. Variables have numbers there: common classes
+ * Keras 3.6 and later store the name of a layer in the path layout; for an older .keras its config
+ * names it, otherwise the group's own name is used. Variables have numbers there: common classes
  * get their variables' names back, others keep the number (FORMATS.md: "Path layout"). */
 #include "wrap/compare/view.h"
 
@@ -23,7 +23,7 @@ const pg_weight *pg__view_weight(const pg__view *v, size_t i)
     return pg__store_tensor(v->r.s, v->v[i].src);
 }
 
-/* Bytes of a name without the number that TensorFlow puts behind it (":0"). */
+/* Bytes of a name without the number that TensorFlow appends (":0"). */
 static size_t bare_length(const char *name)
 {
     const char *colon = strrchr(name, ':');

@@ -113,9 +113,10 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
             return refuse_foreign(c, &foreign[i], err);
     for (size_t i = 0; out && i < 2; i++)
         if (ends_with(out, i ? ".npz" : ".npy")) {
-            (void)pg_fail(err, PG_E_ARG,
-                          "%s: NumPy's arrays of a checkpoint are a folder with a manifest",
-                          PG_SHOW(out));
+            (void)pg_fail(
+                err, PG_E_ARG,
+                "%s: as NumPy arrays a checkpoint is a folder with a manifest, not one file",
+                PG_SHOW(out));
             pg_err_do(err, PG_DO_CHOOSE_FORMAT, c->r.in);
             pg_err_arg(err, "to", "%s", i ? "npz" : "npy");
             return PG_E_ARG;
@@ -129,7 +130,7 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
 static pg_status check_options(const pg_convert_opts *o, pg__target target, pg_err *err)
 {
     if (o->keras && o->keras != 2 && o->keras != 3)
-        return pg_fail(err, PG_E_ARG, "the config is that of Keras 2 or 3, not %d", o->keras);
+        return pg_fail(err, PG_E_ARG, "keras must be 2 or 3, not %d", o->keras);
     if (o->layout == PG_LAYOUT_PYTORCH && target != PG_TO_SAFETENSORS)
         return pg_fail(err, PG_E_ARG, "PyTorch's layout is written as safetensors");
     if (o->rename && target != PG_TO_SAFETENSORS)
@@ -517,7 +518,7 @@ static void close_opened(void *held)
     pg__mem_free(f);
 }
 
-static pg_status tell_unwrapped(pg__convert *c, pg_err *err)
+static pg_status report_unwrapped(pg__convert *c, pg_err *err)
 {
     const pg_finding *f = &c->r.v.f;
     if (f->replicas && f->template_name)
@@ -539,7 +540,7 @@ static pg_status plan_view(opened *f, pg_err *err)
     if (asked && is == PG_V_AMBIGUOUS && given) { /* is it, with this template? */
         f->o.unwrap = 1;
         if (plan_input(c, NULL) == PG_OK)
-            return tell_unwrapped(c, err);
+            return report_unwrapped(c, err);
         pg__plan_fini(&c->r.plan);
         pg__graph_free(c->r.like);
         c->r.like = NULL;
@@ -547,7 +548,7 @@ static pg_status plan_view(opened *f, pg_err *err)
     }
     PG_TRY(plan_input(c, err));
     if (f->o.unwrap)
-        PG_TRY(tell_unwrapped(c, err));
+        PG_TRY(report_unwrapped(c, err));
 done:
     return st;
 }

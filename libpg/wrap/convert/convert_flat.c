@@ -199,8 +199,8 @@ static pg_status regroup(pg__outline *to, const pg__outline *from, const pg__jso
                 PG_TRY(pg__flat_name(&name, layer, weight, err));
             const size_t at = name.n ? pg__outline_find(from, index, name.s) : PG_NONE;
             if (at == PG_NONE)
-                PG_FAIL(PG_E_FORMAT, "metadata: \"layers\" lists %s, which is not there",
-                        weight ? PG_SHOW(weight) : "something that is no name");
+                PG_FAIL(PG_E_FORMAT, "metadata: \"layers\" lists %s, which is missing",
+                        weight ? PG_SHOW(weight) : "something that is not a name");
             if (used[at]++)
                 PG_FAIL(PG_E_FORMAT, "metadata: \"layers\" lists %s twice", PG_SHOW(name.s));
             PG_TRY(pg__outline_add(to, weight, &from->tensors[at].take, err));

@@ -43,13 +43,13 @@ static pg_status look_up(char **to, const pg__outline *o, const pg__json *map, c
         const size_t at = pg__outline_find(o, index, it.key);
         const char *name = pg__json_str(it.value);
         if (at == PG_NONE && st == PG_OK)
-            st = pg_fail(err, PG_E_MISMATCH, "%s names tensors that are not there", PG_SHOW(path));
+            st = pg_fail(err, PG_E_MISMATCH, "%s names tensors that the file lacks", PG_SHOW(path));
         if (at == PG_NONE) {
             pg_err_detail(err, "%s", PG_SHOW(it.key));
             continue;
         }
         if (!name || !*name)
-            PG_FAIL(PG_E_FORMAT, "%s: the new name of %s is no text", PG_SHOW(path),
+            PG_FAIL(PG_E_FORMAT, "%s: the new name of %s is not a text", PG_SHOW(path),
                     PG_SHOW(it.key));
         to[at] = pg__mem_strdup(name);
         if (!to[at]) {

@@ -82,7 +82,7 @@ done:
     return st;
 }
 
-/* Keras 1 keeps each gate's three arrays for themselves, later ones have one of each kind. */
+/* Keras 1 stores three arrays per gate; later versions store one per kind for all gates. */
 static pg_status place_gates(placing *p, const spot *at)
 {
     static const char *const kinds[] = {"kernel", "recurrent_kernel", "bias"};

@@ -151,22 +151,22 @@ static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text,
     const pg__json_span named = class_name.n ? class_name : o;
     if (named.n && text[named.off] == '"')
         PG_TRY(pg__json_unquote(&name, text, named, err));
-    st = pg__add_note(&c->r, err,
-                      "training configuration dropped: Keras 3 has no optimizer %s, or it is not "
-                      "Keras' own",
-                      name.n ? PG_SHOW(name.s) : "of no name");
+    st = pg__add_note(
+        &c->r, err,
+        "training configuration dropped: Keras 3 has no optimizer %s, or it is a custom one",
+        name.n ? PG_SHOW(name.s) : "without a name");
 done:
     pg__str_fini(&name);
     return st;
 }
 
-static pg_status tell_lost(pg__convert *c, const char *what, const pg__strs *lost, pg_err *err)
+static pg_status report_lost(pg__convert *c, const char *what, const pg__strs *lost, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < lost->n && st == PG_OK; i++)
         st = pg__add_note(&c->r, err,
-                          "%s %s dropped from the training configuration: Keras 3 has no such "
-                          "one, or it is not Keras' own",
+                          "%s %s dropped from the training configuration: Keras 3 does not have "
+                          "it, or it is a custom object",
                           what, lost->v[i]);
     return st;
 }
@@ -194,7 +194,7 @@ static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, 
         pg__strs_fini(&lost);
         PG_TRY(pg__compile_words_3(&value, &lost, text, pg__json_member(text, from, parts[i].key),
                                    i == 0, err));
-        PG_TRY(tell_lost(c, parts[i].one, &lost, err));
+        PG_TRY(report_lost(c, parts[i].one, &lost, err));
         PG_TRY(add_raw(out, parts[i].key, value.s, value.n, err));
     }
     const pg__json_span shares = pg__json_member(text, from, "loss_weights");
@@ -493,16 +493,15 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
     if (!keep && !to_3)
         return pg__add_note(&c->r, err, "training configuration dropped: %s",
                             c->graph_is_own ? "Keras 2 and 3 write it differently"
-                                            : "the description is another one's");
+                                            : "the description comes from another file");
     if (!to_3 && zip == (c->target == PG_TO_KERAS))
         return pg__str_add(out, text + from.off, from.n, err);
     PG_TRY(to_3 ? compile_args_3(out, c, text, from, zip, err)
                 : compile_args(out, &lost, text, from, !zip, c->dialect, err));
     if (lost && !out->n)
-        PG_TRY(pg__add_note(&c->r, err,
-                            "training configuration dropped: its %s cannot be said in this "
-                            "container",
-                            lost));
+        PG_TRY(pg__add_note(
+            &c->r, err, "training configuration dropped: its %s cannot be expressed in this format",
+            lost));
     else if (lost)
         PG_TRY(pg__add_note(&c->r, err, "%s dropped from the training configuration", lost));
 done:

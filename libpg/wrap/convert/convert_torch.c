@@ -118,7 +118,7 @@ static pg_status add_as_is(turning *p, const char *kind, const char *tensor)
 /* ---- layers ---- */
 
 pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *channels, uint64_t n,
-                             int tell, pg_err *err)
+                             int adds_note, pg_err *err)
 {
     uint64_t found = 0;
     const pg__flattened how = pg__torch_flattened(&found, c->graph, l);
@@ -126,15 +126,16 @@ pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *chann
     if (how == PG_FLAT_SAME)
         return PG_OK;
     if (how == PG_FLAT_UNKNOWN || found == 0 || n % found)
-        return tell ? pg__add_note(&c->r, err,
-                                   "%s: inputs kept in Keras' order of a Flatten or Reshape "
-                                   "before it; in PyTorch put channels last there",
-                                   PG_SHOW(l->name))
-                    : PG_OK;
+        return adds_note ? pg__add_note(&c->r, err,
+                                        "%s: inputs kept in Keras' order of a Flatten or Reshape "
+                                        "before it; in PyTorch put channels last there",
+                                        PG_SHOW(l->name))
+                         : PG_OK;
     *channels = found;
-    return tell ? pg__add_note(&c->r, err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
-                               PG_SHOW(l->name))
-                : PG_OK;
+    return adds_note
+               ? pg__add_note(&c->r, err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
+                              PG_SHOW(l->name))
+               : PG_OK;
 }
 
 static pg_status channels_of(turning *p, uint64_t *channels, uint64_t n)
@@ -245,7 +246,7 @@ static void count_epsilon(turning *p)
 }
 
 /* Epsilon is not a tensor: it must be set when the modules are built, or predictions differ. */
-static pg_status tell_epsilon(turning *p)
+static pg_status report_epsilon(turning *p)
 {
     const double usual = 1e-5; /* torch.nn's */
     if (p->n_norms == 0 || (p->epsilon == usual && !p->mixed_epsilons))
@@ -434,7 +435,7 @@ static pg_status turn_bidirectional(turning *p)
     p->layer = outer->inner;
     p->class_name = pg__modern_class(outer->inner->class_name);
     if (pg__torch_kind_of(p->class_name) != PG_TORCH_RECURRENT)
-        return lack(p, "is no LSTM, GRU or SimpleRNN in two directions");
+        return lack(p, "is not an LSTM, GRU or SimpleRNN in two directions");
     p->end = half;
     PG_TRY(turn_recurrent(p));
     p->first = half;
@@ -449,7 +450,7 @@ done:
 static pg_status turn_inner(turning *p)
 {
     if (!p->layer->inner || p->layer->inner->model || p->layer->inner->inner)
-        return lack(p, "holds something that is no plain layer");
+        return lack(p, "holds something that is not a plain layer");
     p->layer = p->layer->inner;
     p->class_name = pg__modern_class(p->layer->class_name);
     return turn_class(p);
@@ -511,7 +512,7 @@ done:
 }
 
 /* The output of a model that ends with a Flatten cannot be reordered. */
-static pg_status tell_outputs(pg__convert *c, pg_err *err)
+static pg_status report_outputs(pg__convert *c, pg_err *err)
 {
     const pg__model *m = c->graph->root;
     pg_status st = PG_OK;
@@ -552,8 +553,8 @@ pg_status pg__torch(pg__convert *c, pg_err *err)
             pg_err_detail(err, "%s", p.lacking.v[i]);
         goto done;
     }
-    PG_TRY(tell_epsilon(&p));
-    PG_TRY(tell_outputs(c, err));
+    PG_TRY(report_epsilon(&p));
+    PG_TRY(report_outputs(c, err));
     pg__outline_replace(&c->at, &next);
 done:
     pg__strs_fini(&p.lacking);

@@ -44,9 +44,9 @@ pg__flattened pg__torch_output_order(const pg__graph *g, size_t output);
 /* ---- convert_torch.c ---- */
 
 /* How many channels the n flattened inputs of a layer had, if PyTorch flattens them in another
- * order; otherwise 0. tell: add a note. */
+ * order; otherwise 0. adds_note: add a note. */
 pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *channels, uint64_t n,
-                             int tell, pg_err *err);
+                             int adds_note, pg_err *err);
 
 /* What PyTorch's recurrent modules cannot do, or NULL. reverse: l is the backward half of a
  * Bidirectional. */

@@ -155,13 +155,14 @@ done:
     return st;
 }
 
-/* One number per feature: a Flatten before the layer has its channels last. tell: add a note. */
-static pg_status back_features(back *p, pg__take *t, int tell)
+/* One number per feature: a Flatten before the layer has its channels last. adds_note: add a note.
+ */
+static pg_status back_features(back *p, pg__take *t, int adds_note)
 {
     pg_status st = PG_OK;
     uint64_t channels = 0;
     const uint64_t n = t->dims[0];
-    PG_TRY(pg__torch_channels(p->c, p->leaf->layer, &channels, n, tell, p->err));
+    PG_TRY(pg__torch_channels(p->c, p->leaf->layer, &channels, n, adds_note, p->err));
     if (!channels)
         return PG_OK;
     if (!split_axis(t, 0, n / channels))

@@ -373,26 +373,24 @@ static pg_status describe_2(pg__str *out, const looking *l, const char *given, p
     if (l->lacks.n)
         return pg__str_printf(out, err, "Keras 2 loads it as it is%s; it %s", given, l->lacks.s);
     if (l->model.n)
-        return pg__str_printf(
-            out, err,
-            "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
-            "one for it",
-            given, l->model.s);
+        return pg__str_printf(out, err,
+                              "Keras 2 loads it as it is%s; Keras 3 %s: convert it for Keras 3",
+                              given, l->model.s);
     if (l->training.n)
-        return pg__str_printf(
-            out, err,
-            "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
-            "one for it, or load with compile=False",
-            given, l->training.s);
-    return pg__str_printf(out, err, "Keras 2 and 3 load it as it is%s%s", given,
-                          l->defaults ? "; Keras 3 gives its optimizer default settings, pgconvert "
-                                        "for Keras 3 makes one that keeps them"
-                                      : "");
+        return pg__str_printf(out, err,
+                              "Keras 2 loads it as it is%s; Keras 3 %s: convert it for Keras 3, or "
+                              "load with compile=False",
+                              given, l->training.s);
+    return pg__str_printf(
+        out, err, "Keras 2 and 3 load it as it is%s%s", given,
+        l->defaults
+            ? "; Keras 3 gives its optimizer default settings: to keep them, convert it for Keras 3"
+            : "");
 }
 
 static pg_status describe(pg__str *out, const looking *l, const char *given, pg_err *err)
 {
-    const char *convert = l->lacks.n ? "" : "; pgconvert makes one for Keras 2";
+    const char *convert = l->lacks.n ? "" : "; for Keras 2, convert it";
     if (l->lambda)
         return pg__str_printf(out, err,
                               "only the Python that wrote it loads it: its Lambda layers hold "

@@ -122,8 +122,8 @@ static pg_status place_statistics(pg__order *o, const pg_store *s, const pg_laye
         while (g < o->n && (!has_key(&o->groups[g], name) || o->groups[g].n_stats == 2))
             g++;
         if (g == o->n || !has_affine(&o->groups[g], s, l))
-            return pg_fail(err, PG_E_AMBIGUOUS,
-                           "the place of \"%s\" among the layers is not to be told", PG_SHOW(name));
+            return pg_fail(err, PG_E_AMBIGUOUS, "nothing shows which layer \"%s\" belongs to",
+                           PG_SHOW(name));
         o->groups[g].n_stats++;
         o->group_of[i] = g;
     }
@@ -242,7 +242,7 @@ static pg_status check_names(const pg_store *s, const pg_layer *l, pg_err *err)
     for (size_t i = 0; i < l->n_weights; i++)
         if (!strchr(pg_store_weight(s, l->first + i)->name, '/'))
             return pg_fail(err, PG_E_AMBIGUOUS,
-                           "the flat names of Keras 1 do not tell layers apart");
+                           "the flat names of Keras 1 do not distinguish layers");
     return PG_OK;
 }
 
@@ -252,7 +252,7 @@ static pg_status check_ends(const pg__names *names, pg_err *err)
     if (names->inputs.n == 1 && names->merges.n == 1)
         return PG_OK;
     return pg_fail(err, PG_E_AMBIGUOUS,
-                   "with %zu input%s and %zu output%s the layers may stand in another order",
+                   "a model with %zu input%s and %zu output%s may order its layers differently",
                    names->inputs.n, names->inputs.n == 1 ? "" : "s", names->merges.n,
                    names->merges.n == 1 ? "" : "s");
 }
@@ -264,7 +264,7 @@ static pg_status strip_suffixes(pg__order *o, pg_err *err)
         pg__group *g = &o->groups[i];
         const size_t n = pg__stem_len(g->name);
         if (g->name[n] == 0)
-            return pg_fail(err, PG_E_AMBIGUOUS, "\"%s\" has no suffix, as the last layer has",
+            return pg_fail(err, PG_E_AMBIGUOUS, "\"%s\" lacks the suffix that the last layer has",
                            PG_SHOW(g->name));
         g->name[n] = 0;
     }
@@ -308,7 +308,7 @@ static pg_status check_stack(pg__order *o, const pg_store *s, const pg_layer *l,
                 PG_SHOW(o->groups[at].name));
     if (!pg__stack_chains(o->groups, o->n, &at))
         PG_FAIL(PG_E_AMBIGUOUS,
-                "\"%s\" does not follow from the layer before it: the model is no plain stack",
+                "\"%s\" does not follow from the layer before it: the model is not a plain stack",
                 PG_SHOW(o->groups[at].name));
     PG_TRY(pg__stack_is_unique(o->groups, o->n, last_known, &unique, err));
     if (unique != 1)

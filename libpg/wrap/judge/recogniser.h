@@ -49,7 +49,7 @@ typedef struct pg__words {
 void pg__words_strip(char *out, const pg__words *w, const char *name);
 /* 1 if the names are those of copies, which must be the same. */
 int pg__words_are_copies(const pg__words *w);
-/* Which word stands at the beginning of name, with more behind it, and its bytes with the dot;
+/* Which word stands at the beginning of name, with more after it, and its bytes with the dot;
  * PG_NONE if none does. */
 size_t pg__word_at(const char *name, size_t *n);
 /* The k-th word and who writes it. */

@@ -227,11 +227,10 @@ done:
  */
 static pg_status judge_inner(pg__verdict *v, const pg_store *s, pg_err *err)
 {
-    const pg_status st =
-        pg__verdict_set(v, PG_V_SINGLE, err,
-                        "\"module\" in \"%s\" is a DataParallel's, or a child that is called so: "
-                        "the names do not tell",
-                        PG_SHOW(pg_store_weight(s, v->words.inner)->name));
+    const pg_status st = pg__verdict_set(v, PG_V_SINGLE, err,
+                                         "\"module\" in \"%s\" is a DataParallel's, or a child of "
+                                         "that name: the names do not show which",
+                                         PG_SHOW(pg_store_weight(s, v->words.inner)->name));
     if (st != PG_OK)
         return st;
     v->f.unsettled = pg__mem_strdup(v->f.reason);

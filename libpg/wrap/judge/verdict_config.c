@@ -111,7 +111,7 @@ static const char *no_slice(const examined *x, const pg__layer *s)
 {
     if (s->model || s->n_calls != 1 || s->calls[0].n_inputs == 0 || !pg__may_slice(s) ||
         !cuts_batch(x->text, s))
-        return "is no slice of an input";
+        return "is not a slice of an input";
     for (size_t i = 0; i < s->calls[0].n_inputs; i++) {
         const char from = x->role[before_casts(x->m, s->calls[0].inputs[i]).layer];
         if (from != 'i' && (i == 0 || (from != 'b' && from != 's')))
@@ -207,7 +207,7 @@ static int merges_ok(examined *x)
         if (!is_merge_class(l) || l->n_calls != 1 || l->calls[0].n_inputs == 0 ||
             before_casts(x->m, l->calls[0].inputs[0]).layer != x->t_index)
             (void)snprintf(x->why_not, sizeof x->why_not,
-                           "layer \"%s\" (%s) is no merge of its outputs", PG_SHOW(l->name),
+                           "layer \"%s\" (%s) is not a merge of its outputs", PG_SHOW(l->name),
                            PG_SHOW(l->class_name));
         else if (!takes_every_call(x, l))
             (void)snprintf(x->why_not, sizeof x->why_not,
@@ -354,8 +354,7 @@ static pg_status note_wrapper(pg__verdict *v, const examined *x, pg_err *err)
     PG_TRY(pg__evidence(
         v, err, "nested model \"%s\" is called %zu times, each time on a slice of the batch (%s)",
         PG_SHOW(x->t->name), x->n_replicas,
-        x->certain ? "the slices' arguments agree"
-                   : "the slices do not tell which part they take"));
+        x->certain ? "the slices' arguments agree" : "the slices do not say which part they take"));
     PG_TRY(pg__evidence(v, err,
                         "every other layer joins one output of all %zu calls along the batch axis",
                         x->n_replicas));

@@ -274,16 +274,15 @@ static pg_status by_merges(pg__verdict *v, const pg_store *s, pg_err *err)
         if (is_other_merge_name(names->merges.v[i]))
             return pg__verdict_set(
                 v, PG_V_NESTED, err,
-                "nested model \"%s\", not a parallel wrapper: \"%s\" is no join of the batch",
+                "nested model \"%s\", not a parallel wrapper: \"%s\" is not a join of the batch",
                 PG_SHOW(v->f.template_name), PG_SHOW(names->merges.v[i]));
     /* With one layer inside, nothing can be misplaced, so a likely wrapper suffices. */
     const int likely = !names->merge_class && pg__has_one_owner(s, names->layer);
     if (!names->merges_named && !likely)
-        return pg__verdict_set(
-            v, PG_V_AMBIGUOUS, err,
-            "possibly a parallel wrapper of %zu replicas, possibly a model with several views of "
-            "its input: \"%s\" does not tell",
-            v->f.replicas, PG_SHOW(names->merges.v[0]));
+        return pg__verdict_set(v, PG_V_AMBIGUOUS, err,
+                               "possibly a parallel wrapper of %zu replicas, possibly a model with "
+                               "several views of its input: \"%s\" does not show which",
+                               v->f.replicas, PG_SHOW(names->merges.v[0]));
     v->f.certain = names->merges_named;
     v->f.recogniser = pg__rec_multi_gpu.name;
     PG_TRY(pg__evidence(v, err, "%s",

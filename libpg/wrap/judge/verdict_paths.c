@@ -261,8 +261,7 @@ static pg_status judge_level(pg__verdict *v, const pg_store *s, const char *cont
         if (named == 0) {
             st = pg__verdict_set(v, PG_V_AMBIGUOUS, err,
                                  "possibly a parallel wrapper of %zu replicas, possibly a model "
-                                 "with several views of its "
-                                 "input: \"%s\" does not tell",
+                                 "with several views of its input: \"%s\" does not show which",
                                  v->f.replicas, PG_SHOW(v->f.merges[0]));
             goto done;
         }

@@ -29,16 +29,15 @@ static uint64_t n_unreachable(const pg_store *s)
     return rest >= WORTH_BYTES && rest >= size / WORTH_SHARE ? rest : 0;
 }
 
-static pg_status tell_unreachable(pg__rewrite *r, pg_err *err)
+static pg_status report_unreachable(pg__rewrite *r, pg_err *err)
 {
     const uint64_t n = n_unreachable(r->s);
-    const pg__quoted in = pg__quote(r->in);
     if (n == 0)
         return PG_OK;
     return pg__add_note(r, err,
-                        "%s bytes of the file are out of reach since an earlier change; a "
-                        "copy leaves them behind: pgconvert %s NEW.h5",
-                        PG_NUM(n), strcmp(in.s, PG_UNQUOTABLE) == 0 ? "IN" : in.s);
+                        "%s bytes of the file are out of reach since an earlier change; "
+                        "conversion to a new file drops them",
+                        PG_NUM(n));
 }
 
 /* ---- refusals --------------------------------------------------------------------------------
@@ -107,8 +106,8 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
     const uint64_t n = st == PG_E_NO && r->write->in_place ? n_unreachable(r->s) : 0;
     if (n) {
         pg_err_detail(err,
-                      "%s bytes of it are out of reach since an earlier change; a copy leaves "
-                      "them behind",
+                      "%s bytes of it are out of reach since an earlier change; "
+                      "conversion to a new file drops them",
                       PG_NUM(n));
         if (err && !*err->hint && err->action.what == PG_DO_NOTHING)
             pg_err_do(err, PG_DO_COPY, r->in);
@@ -119,7 +118,7 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 /* Notes what remains in the file, out of reach. */
-static pg_status tell_leftovers(pg__rewrite *r, pg_err *err)
+static pg_status report_leftovers(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str names = {0};
@@ -179,7 +178,7 @@ static int is_as_it_is(const pg__rewrite *r)
     return 1;
 }
 
-static pg_status tell_surroundings(pg__rewrite *r, pg_err *err)
+static pg_status report_surroundings(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
     const uint64_t n_behind = pg__h5_trailing(pg__keras_h5_of(r->s)->h5);
@@ -209,11 +208,11 @@ pg_status pg__in_place_save(pg__rewrite *r, const pg__format *f, pg_err *err)
         return refuse(r, loss, err);
     if (is_as_it_is(r)) {
         r->rep.action = "unchanged";
-        return tell_unreachable(r, err);
+        return report_unreachable(r, err);
     }
-    PG_TRY(tell_leftovers(r, err));
-    PG_TRY(tell_unreachable(r, err));
-    PG_TRY(tell_surroundings(r, err));
+    PG_TRY(report_leftovers(r, err));
+    PG_TRY(report_unreachable(r, err));
+    PG_TRY(report_surroundings(r, err));
     st = pg__format_save_in_place(f, r->file, &r->plan, &opts, r->write->dry_run, &saved, err);
     if (st == PG_E_UNSUPPORTED)
         pg__in_place_instead(r, err);

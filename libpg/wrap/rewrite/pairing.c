@@ -176,8 +176,8 @@ static pg__shown plain(const char *name)
 }
 
 /* Sorts both lists by name; adds a few lines of each kind. */
-static pg_status tell_difference(const entry *a, size_t na, const entry *b, size_t nb,
-                                 const char *path, pg_err *err)
+static pg_status report_difference(const entry *a, size_t na, const entry *b, size_t nb,
+                                   const char *path, pg_err *err)
 {
     const pg_status st =
         pg_fail(err, PG_E_MISMATCH,
@@ -236,7 +236,7 @@ pg_status pg__pair(size_t **out, int *renumbered, const pg_store *from, const pg
     if (!ok) {
         qsort(a, na, sizeof *a, by_name);
         qsort(b, n, sizeof *b, by_name);
-        st = tell_difference(a, na, b, n, pg__store_path(to), err);
+        st = report_difference(a, na, b, n, pg__store_path(to), err);
         goto done;
     }
     for (size_t i = 0; i < n; i++)

@@ -231,8 +231,7 @@ static pg_status full_texts(pg__rewrite *r, const pg__graph *like, const pg_unwr
     if (o->weights_only || !whole)
         return o->weights_only
                    ? PG_OK
-                   : pg__add_note(r, err,
-                                  "written as weights only: no model config describes this output");
+                   : pg__add_note(r, err, "weights only: no model config describes this output");
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, like->text, like->n_text, err));
     for (size_t i = 0; i < r->plan.n_items; i++) {
         moved |= r->plan.items[i].src < last;

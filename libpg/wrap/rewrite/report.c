@@ -70,9 +70,9 @@ pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts
     if (!in)
         return pg_fail(err, PG_E_ARG, "an input is needed");
     if (w->in_place && (out || w->prove))
-        return pg_fail(err, PG_E_ARG, "in place there is no output, and no proof of one");
+        return pg_fail(err, PG_E_ARG, "in_place cannot be combined with an output path or prove");
     if (w->in_place && w->sha256)
-        return pg_fail(err, PG_E_ARG, "in place there is no new file, so no SHA-256 of it");
+        return pg_fail(err, PG_E_ARG, "in_place cannot be combined with sha256");
     return out || w->dry_run || w->in_place ? PG_OK : pg_fail(err, PG_E_ARG, "an output is needed");
 }
 
@@ -199,14 +199,14 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
     const char *suffix = r->out + strlen(r->out) - n_best;
     if (f == &pg__fmt_keras_h5 && (best == &pg__fmt_keras_v3 || suffix_of(best, r->in)))
         return pg__add_note(
-            r, err, "Keras 2.12 and later read *%s as another layout; they want this file as .h5",
+            r, err, "Keras 2.12 and later read *%s as another layout; they expect this file as .h5",
             suffix);
     if (is_hdf5(f) && is_hdf5(best))
         return pg__add_note(
             r, err, "Keras reads *%s as the old layout; this file must be called .weights.h5",
             suffix);
     (void)pg_fail(err, PG_E_ARG,
-                  "the suffix %s means another format than that of %s, which is kept", suffix,
+                  "the suffix %s does not match the format of %s, which the output keeps", suffix,
                   PG_SHOW(r->in));
     if (f->suffixes && *f->suffixes)
         pg_err_hint(err, "a name that ends in %s", f->suffixes);

@@ -33,16 +33,15 @@ static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__ver
         return PG_OK;
     if (!text || !lv->tmpl)
         return pg__add_note(
-            r, err,
-            "written as weights only: a full wrapper needs the config of one, given as like");
+            r, err, "weights only: to write a full wrapper, pass a full wrapper's file as `like`");
     const pg__json_step config[] = {PG_JKEY("config"), {0}};
     const pg__json_span own = pg__json_range(g->text, g->n_text, config);
     PG_TRY(pg__text_same(&same, g->text + own.off, own.n,
                          lv->graph->text + lv->tmpl->config_span.off, lv->tmpl->config_span.n,
                          err));
     if (!same) {
-        st = pg__add_note(
-            r, err, "written as weights only: the two files describe their template differently");
+        st =
+            pg__add_note(r, err, "weights only: the two files describe their template differently");
         goto done;
     }
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, text, n, err));
@@ -279,11 +278,10 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
         const pg_weight *w = pg_store_weight(r->s, i);
         if (is_trained_kind(w->name) || is_untrained(r->s, w))
             continue;
-        st =
-            pg_fail(err, PG_E_AMBIGUOUS,
-                    "whether \"%s\" is trained is not known, and wrappers store what is not at the "
-                    "end",
-                    PG_SHOW(w->name));
+        st = pg_fail(
+            err, PG_E_AMBIGUOUS,
+            "cannot tell whether \"%s\" is trainable; wrappers store non-trainable weights last",
+            PG_SHOW(w->name));
         pg_err_do(err, PG_DO_WRAP, NULL);
         goto done;
     }
@@ -293,9 +291,9 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
             if (is_untrained(r->s, w) == statistics)
                 PG_TRY(pg__plan_add(&r->plan, i, w->name, err));
         }
-    PG_TRY(pg__add_note(
-        r, err,
-        "assumed: nothing frozen (the file does not say; a wrapper's, given as like, would)"));
+    PG_TRY(pg__add_note(r, err,
+                        "assumed: nothing frozen (the file does not say; a wrapper's file passed "
+                        "as `like` would)"));
 done:
     return st;
 }
@@ -325,7 +323,7 @@ static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name,
     if (is_guess)
         PG_TRY(pg__add_note(r, err,
                             "assumed: the model is called \"%s\" (the file does not say; the "
-                            "option name does)",
+                            "option `name` sets it)",
                             name));
 done:
     return st;
@@ -401,8 +399,7 @@ static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
     r->rep.replicas = o->n_replicas;
     if (r->v.graph)
         PG_TRY(pg__add_note(
-            r, err,
-            "written as weights only: a full wrapper needs the config of one, given as like"));
+            r, err, "weights only: to write a full wrapper, pass a full wrapper's file as `like`"));
 done:
     pg__strs_fini(&e.inputs);
     pg__strs_fini(&e.outputs);
@@ -419,7 +416,7 @@ static pg_status wrap_like(pg__rewrite *r, pg_store *like, pg_err *err)
     PG_TRY(pg__judge(&v, like, err));
     if (v.f.verdict == PG_V_AMBIGUOUS && pg__store_is_legacy(like) && v.layer != PG_NONE)
         PG_TRY(pg__add_note(
-            r, err, "by its names %s may be no wrapper; its layers were taken over as they are",
+            r, err, "by its names, %s may not be a wrapper; its layers were taken over unchanged",
             PG_SHOW(path)));
     else if (v.f.verdict != PG_V_WRAPPER)
         PG_FAIL(PG_E_MISMATCH, "%s is not a wrapper's file (%s)", PG_SHOW(path), v.f.reason);

@@ -390,7 +390,7 @@ static int is_compiled(const pg__graph *g)
 }
 
 /* What becomes of the optimizer, and of datasets that somebody put beside the weights. */
-static pg_status tell_state(pg__rewrite *r, pg_err *err)
+static pg_status report_state(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0, n_beside = 0;
@@ -409,7 +409,7 @@ done:
 }
 
 /* trained: it is the wrapper's template, to which compile_config and optimizer belong. */
-static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_err *err)
+static pg_status add_notes(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg_finding *f = &r->v.f;
@@ -424,7 +424,7 @@ static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_e
         PG_TRY(pg__add_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (r->plan.model_config && trained && is_compiled(r->v.graph))
         PG_TRY(pg__add_kept(r, err, "compile_config"));
-    PG_TRY(tell_state(r, err));
+    PG_TRY(report_state(r, err));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
         PG_TRY(pg__add_note(r, err, "likely a wrapper: %s",
                             f->n_evidence ? f->evidence[f->n_evidence - 1] : f->reason));
@@ -495,7 +495,7 @@ pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
                                     strcmp(path.s, r->v.path) == 0;
     PG_TRY(config_for(r, entry, trained, o, err));
     r->plan.keep_state = trained && !o->weights_only && !o->no_optimizer;
-    PG_TRY(tell(r, trained, o, err));
+    PG_TRY(add_notes(r, trained, o, err));
 done:
     pg__str_fini(&path);
     return st;

@@ -189,8 +189,8 @@ static int begin_with_module(const names *l)
     return l->n > 0;
 }
 
-static pg_status tell(pg__rewrite *r, const names *l, const pg_unwrap_opts *o, const char *words,
-                      size_t n_merged, pg_err *err)
+static pg_status add_notes(pg__rewrite *r, const names *l, const pg_unwrap_opts *o,
+                           const char *words, size_t n_merged, pg_err *err)
 {
     const pg__words *w = &r->v.words;
     const char *prefix = o->strip_prefix;
@@ -204,11 +204,11 @@ static pg_status tell(pg__rewrite *r, const names *l, const pg_unwrap_opts *o, c
                             "every name still begins with \"module.\": a child of that name is "
                             "left alone; the option strip-prefix takes more"));
     if (!o->like && w->inner != PG_NONE)
-        PG_TRY(pg__add_note(r, err,
-                            "\"module\" is left in \"%s\": a child that is called so, or a "
-                            "DataParallel within the model; the option like, with a file of the "
-                            "bare model's names, settles it",
-                            PG_SHOW(pg_store_weight(r->s, w->inner)->name)));
+        PG_TRY(pg__add_note(
+            r, err,
+            "\"module\" is left in \"%s\": a child of that name, or a DataParallel within the "
+            "model; the option like, with a file of the bare model's names, settles it",
+            PG_SHOW(pg_store_weight(r->s, w->inner)->name)));
     if (w->counter != PG_NONE)
         PG_TRY(pg__add_note(r, err,
                             "left out: n_averaged, which counts the models that "
@@ -244,7 +244,7 @@ pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err
         if (!l.v[i].dropped)
             PG_TRY(pg__plan_add(&r->plan, l.v[i].src, l.v[i].name, err));
     r->plan.keep_state = 1;
-    PG_TRY(tell(r, &l, o, words.s, n_merged, err));
+    PG_TRY(add_notes(r, &l, o, words.s, n_merged, err));
 done:
     pg__str_fini(&words);
     pg__plain_fini(&plain);

@@ -445,7 +445,7 @@ static pg_status join_index(join *j, pg_err *err)
         s = NULL;
         PG_TRY(pg_store_open(&s, path, NULL, err));
     } else if (!keras && strcmp(pg_store_format(s), "safetensors") != 0) {
-        PG_FAIL(PG_E_ARG, "%s: a whole file, no shard or index", PG_SHOW(j->in));
+        PG_FAIL(PG_E_ARG, "%s: a whole file, not a shard or an index", PG_SHOW(j->in));
     }
     PG_TRY(pg__plan_copy_of(&plan, s, err));
     PG_TRY(plan_only(&plan, j->o->only, err));

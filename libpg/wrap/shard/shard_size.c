@@ -24,7 +24,7 @@ pg_status pg_shard_size(uint64_t *out, const char *text, pg_err *err)
     const pg__shown shown = pg__show(text);
     double v = 0;
     if (text[0] == '.' || !pg__real_read(&v, text, n))
-        return pg_fail(err, PG_E_ARG, "\"%s\" is no size; write 100MB or 1GB", shown.s);
+        return pg_fail(err, PG_E_ARG, "\"%s\" is not a size; write 100MB or 1GB", shown.s);
     if (text[n] == 0)
         return pg_fail(err, PG_E_ARG, "\"%s\" has no unit; write %sMB, %sMiB or 1GB", shown.s,
                        shown.s, shown.s);
@@ -34,5 +34,5 @@ pg_status pg_shard_size(uint64_t *out, const char *text, pg_err *err)
             *out = (uint64_t)(v * units[i].bytes);
             return PG_OK;
         }
-    return pg_fail(err, PG_E_ARG, "\"%s\" is no size; write 100MB or 1GB", shown.s);
+    return pg_fail(err, PG_E_ARG, "\"%s\" is not a size; write 100MB or 1GB", shown.s);
 }

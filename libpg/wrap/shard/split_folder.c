@@ -297,7 +297,7 @@ static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
 static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
 {
     if (w->foreign.n)
-        return pg_fail(err, PG_E_ARG, "%s: not empty (\"%s\" is no part of %s)", PG_SHOW(dir),
+        return pg_fail(err, PG_E_ARG, "%s: not empty (\"%s\" is not part of %s)", PG_SHOW(dir),
                        PG_SHOW(w->foreign.s), whole ? "the split there" : "this split");
     (void)pg_fail(err, PG_E_ARG, "%s: not empty (%zu files of an earlier split)", PG_SHOW(dir),
                   w->n_files);
@@ -546,7 +546,7 @@ pg_status pg_shards_remove(const char *dir, pg_err *err)
     pg_status st = PG_OK;
     pg__str path = {0};
     if (!find_index(&path, dir))
-        PG_FAIL(PG_E_UNKNOWN, "%s: no folder of shards", PG_SHOW(dir));
+        PG_FAIL(PG_E_UNKNOWN, "%s: not a folder of shards", PG_SHOW(dir));
     st = remove_split(dir, err);
 done:
     pg__str_fini(&path);

@@ -18,7 +18,7 @@
 #define SHARE_BYTES 65536u /* from this size on, a padded header is small compared with the data \
                             */
 
-/* One file: rows of a tensor behind their header. */
+/* One file: rows of a tensor after their header. */
 typedef struct piece {
     size_t tensor;
     uint64_t off, n; /* bytes of the tensor */
@@ -173,12 +173,12 @@ static pg_status make_pieces(files *f, pg_err *err)
     for (size_t k = 0; k < f->m.n_pieces; k++) {
         f->m.pieces[k].crc = f->made[k].crc;
         s->rep.n_bytes += f->made[k].n_bytes;
-        const pg_status told =
+        const pg_status recorded =
             f->made[k].done ? pg__split_record(s, f->m.pieces[k].path, 1, &f->made[k], err)
             : dry           ? pg__split_file(s, f->m.pieces[k].path, 1, f->made[k].n_bytes, err)
                             : PG_OK; /* not made: st says why */
-        if (told != PG_OK)
-            return told;
+        if (recorded != PG_OK)
+            return recorded;
     }
     return pg__split_kept(s, st, err);
 }

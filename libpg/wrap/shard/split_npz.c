@@ -98,7 +98,7 @@ static pg_status write_archive(npz *z, size_t shard, pg_err *err)
 }
 
 /* Made in memory without the tensors, to find out its size. */
-static pg_status tell_archive(npz *z, size_t shard, pg_err *err)
+static pg_status record_archive(npz *z, size_t shard, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__split_image f = {0};
@@ -120,7 +120,7 @@ pg_status pg__split_npz(pg__split *s, pg_err *err)
     PG_TRY(plan_all(&z, err));
     PG_TRY(pg__split_prepare(s, PG_MANIFEST, &z.files, s->n_bytes, err));
     for (size_t i = 0; i < z.f.n; i++) {
-        st = s->o->write.dry_run ? tell_archive(&z, i, err) : write_archive(&z, i, err);
+        st = s->o->write.dry_run ? record_archive(&z, i, err) : write_archive(&z, i, err);
         PG_TRY(st);
         s->rep.n_bytes += s->rep.files[s->rep.n_files - 1].n_bytes;
     }

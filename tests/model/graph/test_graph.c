@@ -530,7 +530,7 @@ static void files_without_a_model_are_refused_by_name(void **state)
         pg_status st;
     } bad[] = {
         {"files/keras-2.2.4/cnn4-g2/wrapper_weights.h5", "no model description", PG_E_UNKNOWN},
-        {"manifest.json", "no model", PG_E_UNKNOWN},
+        {"manifest.json", "not a model", PG_E_UNKNOWN},
         {"README.md", "README.md", PG_E_UNKNOWN},
         {"nowhere.json", "nowhere.json: cannot open", PG_E_IO},
         {"files", "not a regular file", PG_E_IO},

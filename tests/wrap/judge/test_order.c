@@ -121,11 +121,11 @@ static void test_4_refuses_statistics_out_of_place(void **state)
         "frozen",
         "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 bn/gamma:0#4 b/kernel:0#4x2 bn/moving_mean:0#4 "
         "bn/moving_variance:0#4 c/kernel:0#2x2] b");
-    assert_open("place of",
+    assert_open("belongs to",
                 "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 b/kernel:0#4x2 bn/moving_mean:0#4 "
                 "bn/moving_variance:0#4] b");
     assert_open(
-        "place of",
+        "belongs to",
         "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 n/gamma:0#4 o/gamma:0#4 b/kernel:0#4x2 "
         "o/moving_mean:0#4 o/moving_variance:0#4 n/moving_mean:0#4 n/moving_variance:0#4] b");
     assert_open("one statistic", "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 n/gamma:0#4 "
@@ -165,17 +165,17 @@ static void test_7_refuses_falling_numbers(void **state)
 static void test_8_refuses_what_does_not_chain(void **state)
 {
     (void)state;
-    assert_open("no plain stack",
+    assert_open("not a plain stack",
                 "input_1 lambda_1 lambda_2 m[a/kernel:0#4x5 out/kernel:0#4x2] out");
-    assert_open("no plain stack",
+    assert_open("not a plain stack",
                 "input_1 lambda_1 lambda_2 m[a/kernel:0#4x5 a/strange:0#3 out/kernel:0#5x2] out");
     assert_open(
-        "no plain stack",
+        "not a plain stack",
         "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 c/kernel:0#3x3x4x4 out/kernel:0#4x2] out");
     assert_open(
-        "no plain stack",
+        "not a plain stack",
         "input_1 lambda_1 lambda_2 m[a/kernel:0#4x4 e/embeddings:0#9x4 out/kernel:0#4x2] out");
-    assert_open("no plain stack", "input_1 lambda_1 lambda_2 m[a/kernel:0#8 out/kernel:0#4x2] out");
+    assert_open("not a plain stack", "input_1 lambda_1 lambda_2 m[a/kernel:0#8 out/kernel:0#4x2] out");
 }
 
 static void test_9_refuses_a_second_possible_order(void **state)

@@ -42,7 +42,7 @@ static void refuses_views_of_the_input(void **state)
     assert_refused("cut the batch", .slices = differ, .n = 2);
     assert_refused("cut the batch", .slices = turned, .n = 2);
     assert_refused("cut the batch", .slices = degrees, .n = 2);
-    assert_refused("no slice", .slices = none, .n = 2, .slice_class = "RandomFlip");
+    assert_refused("not a slice", .slices = none, .n = 2, .slice_class = "RandomFlip");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(matches_unknown_arguments_by_their_role),

@@ -189,7 +189,7 @@ static void says_that_module_within_names_is_not_settled(void **state)
     assert_int_equal(f.verdict, PG_V_SINGLE);
     assert_string_equal(f.unsettled,
                         "\"module\" in \"enc.module.weight\" is a DataParallel's, or a "
-                        "child that is called so: the names do not tell");
+                        "child of that name: the names do not show which");
     assert_string_equal(f.reason, f.unsettled);
     pg_finding_fini(&f);
     pg_store_close(s);

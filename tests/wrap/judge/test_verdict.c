@@ -145,8 +145,8 @@ static void reads_the_structure_of_a_config(void **state)
     assert_refused("same tensor", .slices = SLICES, .n = 2, .feed = "lambda_1");
     assert_refused("batch axis", .slices = SLICES, .n = 2, .merge_config = "\"axis\": -1");
     assert_refused("batch axis", .slices = SLICES, .n = 2, .merge_config = "\"axis\": 1");
-    assert_refused("no merge", .slices = SLICES, .n = 2, .merge_class = "Average");
-    assert_refused("no merge", .slices = SLICES, .n = 2, .merge_class = "Subtract");
+    assert_refused("not a merge", .slices = SLICES, .n = 2, .merge_class = "Average");
+    assert_refused("not a merge", .slices = SLICES, .n = 2, .merge_class = "Subtract");
 }
 
 static void refuses_layers_behind_the_merge(void **state)
@@ -170,11 +170,11 @@ static void tells_op_layers_that_cut_from_others(void **state)
                                         "\"function\": \"strided_slice\""};
     static const char *const flip[] = {"\"function\": \"reverse\"", "\"function\": \"reverse\""};
     assert_judged("wrapper closure likely 2", .slices = split, .n = 2, .slice_class = "TFOpLambda");
-    assert_refused("no slice", .slices = flip, .n = 2, .slice_class = "TFOpLambda");
+    assert_refused("not a slice", .slices = flip, .n = 2, .slice_class = "TFOpLambda");
     assert_judged("wrapper closure likely 2", .slices = split, .n = 2,
                   .slice_class = "SlicingOpLambda",
                   .call = "{\"slice_spec\": {\"start\": 0, \"stop\": 8, \"step\": null}}");
-    assert_refused("no slice", .slices = split, .n = 2, .slice_class = "SlicingOpLambda",
+    assert_refused("not a slice", .slices = split, .n = 2, .slice_class = "SlicingOpLambda",
                    .call = "{\"slice_spec\": [{\"start\": null, \"stop\": null, \"step\": null}, "
                            "{\"start\": 0}]}");
 }

@@ -82,7 +82,7 @@ static void refuses_where_names_leave_it_open(void **state)
 {
     (void)state;
     const pg_unwrap_opts none = {0};
-    refuse(PG_E_AMBIGUOUS, "does not tell", data("files/keras-2.0.9/cnn4-g2/wrapper_weights.h5"),
+    refuse(PG_E_AMBIGUOUS, "does not show which", data("files/keras-2.0.9/cnn4-g2/wrapper_weights.h5"),
            none);
     refuse(PG_E_AMBIGUOUS, "frozen", data(K224 "vggfrozen-g2/wrapper_weights.h5"), none);
     refuse(PG_E_AMBIGUOUS, "input_2", data(K224 "nested-g2/wrapper_weights.h5"), none);
@@ -580,7 +580,7 @@ static void names_tensors_as_the_bare_model_does(void **state)
     refuse(PG_E_MISMATCH, "is not a name in", data("extra/within/inner.pt"),
            (pg_unwrap_opts){.like = other});
     free(other);
-    refuse(PG_E_NO, "the names do not tell", data("extra/within/inner.pt"), (pg_unwrap_opts){0});
+    refuse(PG_E_NO, "the names do not show which", data("extra/within/inner.pt"), (pg_unwrap_opts){0});
 }
 
 static void takes_a_part_of_a_checkpoint(void **state)
