@@ -61,14 +61,14 @@ TOOL = re.compile(r'\bpg(?:check|convert|diff|fit|info|join|split|unwrap|wrap)\b
 
 def check_messages(path, text):
     """What would help is an action (pg_err_do()), which tools/cli_action.c turns into a command line: no string literal has
-    an option in it but those of the report of a run of pgfit, and no hint names a tool."""
+    an option in it but those of the report of a run of pgfit, and none names a tool but what pgfit writes as HTML."""
     code = code_only(text)
     for m in re.finditer(r'/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', text, flags=re.S):
         statement = code[max(code.rfind(c, 0, m.start()) for c in ';{}') + 1:m.start()]
         if m.group(1) and OPTION.search(m.group(1)) and 'pg_page_put' not in statement:
             report(path, text.count('\n', 0, m.start()) + 1, 'an option of a command line: let an action say it')
-        if m.group(1) and TOOL.search(m.group(1)) and 'hint' in statement:
-            report(path, text.count('\n', 0, m.start()) + 1, 'a hint that names a tool: let an action say it')
+        if m.group(1) and TOOL.search(m.group(1)) and not m.group(1).startswith('<') and 'pg_page' not in statement:
+            report(path, text.count('\n', 0, m.start()) + 1, 'a message that names a tool: let an action say it')
 
 
 def headings(page):
@@ -148,7 +148,7 @@ for path in sorted(files):
         report(path, 1, 'no opening comment that says what and why')
     if rel.startswith('libpg/include/'):
         check_documented(path, lines)
-    if rel.startswith('libpg/') and path.suffix == '.c':
+    if rel.startswith('libpg/') and path.suffix in ('.c', '.h'):
         check_messages(path, text)
     if rel.startswith('libpg/'):
         for n, line in enumerate(code_only(text).splitlines(), 1):
