@@ -36,7 +36,9 @@ static size_t layer_length(const info *in, const pg_weight *w)
                strcmp(l->name, in->found.template_name) == 0) {
         end = strchr(w->name, '/');
     } else {
-        const size_t n = strlen(l->name);
+        size_t n = strlen(l->name);
+        while (n > 1 && l->name[n - 1] == '/') /* the weights of "a/" are "a/kernel" */
+            n--;
         return strncmp(w->name, l->name, n) == 0 && w->name[n] == '/' ? n : 0;
     }
     return end && (size_t)(end - w->name) < bare ? (size_t)(end - w->name) : 0;

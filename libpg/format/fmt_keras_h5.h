@@ -16,8 +16,9 @@ typedef struct pg__keras_names {
 } pg__keras_names;
 
 /* Reads and checks a list: one dimension, strings or empty, not both plain and numbered, no gap in
- * the numbers, no repeated name, every name a relative path without "." and "..". PG_E_FORMAT names
- * object, attribute and entry. Release with pg__keras_names_fini(), also after a failure. */
+ * the numbers, no two names of one place, every name a relative path without "." and "..".
+ * PG_E_FORMAT names object, attribute and entry. Release with pg__keras_names_fini(), also after a
+ * failure. */
 pg_status pg__keras_names_read(pg__keras_names *out, const pg__h5 *h5, uint32_t obj,
                                const char *key, pg_err *err);
 void pg__keras_names_fini(pg__keras_names *n);

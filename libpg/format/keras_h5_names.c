@@ -21,24 +21,25 @@ int pg__keras_is_part(const char *attr, const char *key)
 
 static pg_status check_name(const char *name, const char *where, const char *key, pg_err *err)
 {
+    const char *p = name;
     if (!*name)
         return pg_fail(err, PG_E_FORMAT, "%s: %s lists an empty name", where, key);
-    for (const char *p = name;; p++) {
+    do { /* Keras 2 lets a layer be called "a/" or "a//b": HDF5 goes to "a" and "a/b" */
         const size_t n = strcspn(p, "/");
         if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
             return pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\", which leads elsewhere", where,
                            key, PG_SHOW(name));
         p += n;
-        if (!*p)
-            return PG_OK;
-    }
+        p += strspn(p, "/");
+    } while (*p);
+    return PG_OK;
 }
 
-/* Sorts by text; equal ones stay in the order of the list. */
+/* Sorts by the place that a name leads to; equal ones stay in the order of the list. */
 static int by_place(const void *a, const void *b)
 {
     const char **const *x = a, **const *y = b;
-    const int c = strcmp(**x, **y);
+    const int c = pg__h5_path_compare(**x, **y);
     return c ? c : *x < *y ? -1 : *x > *y;
 }
 
@@ -56,10 +57,13 @@ static pg_status check_twice(pg__keras_names *names, const char *where, const ch
     if (names->n)
         qsort(sorted, names->n, sizeof *sorted, by_place);
     for (size_t i = names->n; i-- > 1;) {
-        if (strcmp(*sorted[i - 1], *sorted[i]) != 0)
+        if (pg__h5_path_compare(*sorted[i - 1], *sorted[i]) != 0)
             continue;
-        st = pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\" twice", where, key,
-                     PG_SHOW(*sorted[i]));
+        st = strcmp(*sorted[i - 1], *sorted[i]) == 0
+                 ? pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\" twice", where, key,
+                           PG_SHOW(*sorted[i]))
+                 : pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\" and \"%s\", which are one place",
+                           where, key, PG_SHOW(*sorted[i - 1]), PG_SHOW(*sorted[i]));
         *sorted[i] = NULL;
     }
     for (size_t i = 0; i < names->n; i++)

@@ -335,6 +335,19 @@ static void refuses_layers_that_are_not_there(void **state)
     finish(h), refused("\"g\", which is a group");
 }
 
+/* No Keras can save both: they are one group. */
+static void refuses_names_of_one_place(void **state)
+{
+    (void)state;
+    pg__h5_out *h = fresh();
+    LIST(h, "", "layer_names", "a/", "b", "a");
+    dataset(h, "a/w");
+    LIST(h, "a", "weight_names", "w");
+    dataset(h, "b/w");
+    LIST(h, "b", "weight_names", "w");
+    finish(h), refused("layer_names lists \"a/\" and \"a\", which are one place");
+}
+
 static void rescues_the_layers_before_the_one_that_failed(void **state)
 {
     (void)state;
@@ -682,6 +695,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(refuses_lists_that_mislead),
         cmocka_unit_test(refuses_lists_of_another_type),
         cmocka_unit_test(refuses_layers_that_are_not_there),
+        cmocka_unit_test(refuses_names_of_one_place),
         cmocka_unit_test(rescues_the_layers_before_the_one_that_failed),
         cmocka_unit_test(takes_what_no_list_names_in_the_order_of_writing),
         cmocka_unit_test(keeps_what_keras_does_not_know),

@@ -197,16 +197,27 @@ static uint32_t find_child(const pg__h5 *h, const pg__h5_object *o, const char *
 uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
 {
     uint32_t obj = from < h->n_objs ? from : PG_H5_NONE;
-    while (obj != PG_H5_NONE) {
+    do { /* no link has the name "" or "." */
         const size_t n = strcspn(path, "/");
-        if (n == 2 && path[0] == '.' && path[1] == '.') /* no link has the name "" or "." */
+        if (obj == PG_H5_NONE || (n == 2 && path[0] == '.' && path[1] == '.'))
             return PG_H5_NONE;
         obj = find_child(h, &h->objs[obj], path, n);
-        if (!path[n])
-            break;
-        path += n + 1;
-    }
+        path += n;
+        path += strspn(path, "/");
+    } while (*path);
     return obj;
+}
+
+int pg__h5_path_compare(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        for (; *a == '/' && (a[1] == '/' || !a[1]); a++)
+            ;
+        for (; *b == '/' && (b[1] == '/' || !b[1]); b++)
+            ;
+        if (*a != *b || !*a)
+            return (unsigned char)*a - (unsigned char)*b;
+    }
 }
 
 /* The end of a path says more than its beginning, so the beginning is cut if it does not fit. */

@@ -51,9 +51,14 @@ const pg__h5_object *pg__h5_at(const pg__h5 *h, uint32_t obj);
 uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k);
 
 #define PG_H5_NONE UINT32_MAX
-/* Object at a path relative to `from` ("a/b/c"; empty components, "." and ".." never match), or
- * PG_H5_NONE. O(depth x log children). */
+/* Object at a path relative to `from` ("a/b/c"; as in HDF5, "a//b/c/" is the same; "", "/a", "."
+ * and
+ * ".." never match), or PG_H5_NONE. O(depth x log children). */
 uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
+
+/* Order of two paths as strcmp() gives it, but 0 for two that HDF5 takes for one ("a/b", "a//b/").
+ */
+int pg__h5_path_compare(const char *a, const char *b);
 
 /* Writes the path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns
  * buf. A path that does not fit is cut in front (".../kernel:0"). cap: at least 16. */

@@ -42,15 +42,15 @@ pg_status pg__h5_out_fail(const pg__h5_out *h, const char *path, const char *wha
                    reason);
 }
 
-/* "a/b/c" without empty components and without ".", which HDF5 would skip. "" is the root. */
+/* "a/b/c" without ".", which HDF5 would skip, and not "/a". "" is the root; HDF5 takes "a//b/" for
+ * "a/b". */
 pg_status pg__h5_out_check_path(const char *path, pg_err *err)
 {
-    for (const char *p = path; *path; p += strcspn(p, "/") + 1) {
+    for (const char *p = path; *p; p += strspn(p, "/")) {
         const size_t n = strcspn(p, "/");
         if (n == 0 || (n == 1 && *p == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
             return pg_fail(err, PG_E_FORMAT, "%s: no name that HDF5 can hold", PG_SHOW(path));
-        if (p[n] == 0)
-            break;
+        p += n;
     }
     return PG_OK;
 }
@@ -212,7 +212,8 @@ int64_t pg__h5_out_locate(const pg__h5_out *h, const char **path)
     const size_t n = h->object >= 0 && h->object_path ? strlen(h->object_path) : 0;
     if (n == 0 || strncmp(*path, h->object_path, n) != 0 || (*path)[n] != '/')
         return h->root;
-    *path += n + 1;
+    *path += n;
+    *path += strspn(*path, "/"); /* "a//b" goes on with "b": "/b" would begin at the root again */
     return h->object;
 }
 

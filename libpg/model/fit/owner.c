@@ -33,12 +33,24 @@ static int compare_keys(const void *x, const void *y)
     return c ? c : a->leaf < b->leaf ? -1 : a->leaf > b->leaf;
 }
 
+size_t pg__without_slashes(const char *s, size_t n)
+{
+    while (n > 1 && s[n - 1] == '/')
+        n--;
+    return n;
+}
+
 static pg_status add_key(pg__owner_table *t, const char *name, const char *parent, size_t leaf,
                          const char *sub, pg_err *err)
 {
     if (pg__mem_grow(&t->v, &t->cap, t->n + 1, sizeof *t->v))
         return pg__nomem(err);
-    t->v[t->n++] = (pg__owner_key){name, parent, strlen(name), strlen(parent), leaf, sub};
+    t->v[t->n++] = (pg__owner_key){name,
+                                   parent,
+                                   pg__without_slashes(name, strlen(name)),
+                                   pg__without_slashes(parent, strlen(parent)),
+                                   leaf,
+                                   sub};
     return PG_OK;
 }
 
@@ -127,8 +139,9 @@ pg__owner pg__owner_split(const char *name)
     if (colon > 0 && colon < n && name[colon - 1] == ':')
         n = colon - 1;
     const char *slash = memrchr(name, '/', n);
-    o.path = (pg__name_piece){name, slash ? (size_t)(slash - name) : 0};
-    o.var = slash ? (pg__name_piece){slash + 1, n - o.path.n - 1} : (pg__name_piece){name, n};
+    o.path = (pg__name_piece){name, slash ? pg__without_slashes(name, (size_t)(slash - name)) : 0};
+    o.var = slash ? (pg__name_piece){slash + 1, n - (size_t)(slash + 1 - name)}
+                  : (pg__name_piece){name, n};
     return o;
 }
 
@@ -147,7 +160,7 @@ static void read_prefix(const pg__owner_table *t, pg__owner *o, int strip)
         if (known)
             return;
         const char *slash = memrchr(p.s, '/', p.n);
-        p.n = slash ? (size_t)(slash - p.s) : 0;
+        p.n = slash ? pg__without_slashes(p.s, (size_t)(slash - p.s)) : 0;
     }
 }
 
@@ -159,10 +172,11 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
         const char *slash = memrchr(o->path.s, '/', end);
         const size_t start = slash ? (size_t)(slash - o->path.s) + 1 : 0;
         pg__name_piece parent = {o->path.s, 0};
+        const size_t above = start ? pg__without_slashes(o->path.s, start - 1) : 0;
         if (slash) {
-            const char *before = memrchr(o->path.s, '/', start - 1);
+            const char *before = memrchr(o->path.s, '/', above);
             parent.s = before ? before + 1 : o->path.s;
-            parent.n = (size_t)(slash - parent.s);
+            parent.n = (size_t)(o->path.s + above - parent.s);
         }
         int known;
         const pg__owner_key *k =
@@ -171,7 +185,7 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
             o->leaf = k->leaf, o->sub = k->sub;
         if (known)
             return;
-        end = slash ? start - 1 : 0;
+        end = above;
     }
 }
 
@@ -267,7 +281,7 @@ int pg__sub_agrees(const pg__var *v, const pg__owner *o)
                 for (size_t k = 0; others[k]; k++)
                     if (k != i && equals(others[k], part) && slash)
                         return 0;
-        end = slash ? start - 1 : 0;
+        end = slash ? pg__without_slashes(o->path.s, start - 1) : 0;
     }
     return 1;
 }

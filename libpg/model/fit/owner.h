@@ -44,6 +44,9 @@ pg__owner pg__owner_split(const char *name);
 /* n less the "_<digits>" at the end of s, or n if there are none. */
 size_t pg__without_number(const char *s, size_t n);
 
+/* n less the slashes at the end of s: TensorFlow calls the variables of a layer "a/" "a/kernel". */
+size_t pg__without_slashes(const char *s, size_t n);
+
 /* Is this an automatic name of a layer of the class: dense, dense_3, conv2d_1? */
 int pg__name_is_automatic(const pg__layer *l);
 

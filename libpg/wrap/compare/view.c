@@ -60,18 +60,19 @@ static void split_flat(pg__seen *t)
 static void split_path(pg__seen *t)
 {
     const size_t n = pg__owner_len(t->own);
-    size_t start = n;
+    const size_t end = pg__path_len(t->own, n);
+    size_t start = end;
     while (start && t->own[start - 1] != '/')
         start--;
     t->group = t->own, t->n_group = n;
-    t->owner = t->own + start, t->n_owner = n - start;
+    t->owner = t->own + start, t->n_owner = end - start;
     t->var = t->own[n] ? t->own + n + 1 : t->own;
 }
 
 /* Does the name include its layer: "d1/kernel", "d1_2/kernel" in d1? */
 static int says_layer(const pg__seen *t)
 {
-    const size_t n = strlen(t->layer);
+    const size_t n = pg__layer_len(t->layer);
     const char *rest = t->own + n;
     if (!starts_with(t->own, t->layer, n))
         return 0;
@@ -88,10 +89,9 @@ static pg_status name_plain(pg__seen *t, pg_err *err)
         split_flat(t);
     if (!t->layer || says_layer(t))
         PG_TRY(pg__str_puts(&label, t->own, err));
-    else if (t->owner == t->layer)
-        PG_TRY(pg__str_printf(&label, err, "%s/%s", t->layer, t->var));
     else
-        PG_TRY(pg__str_printf(&label, err, "%s/%s", t->layer, t->own));
+        PG_TRY(pg__str_printf(&label, err, "%.*s/%s", (int)pg__layer_len(t->layer), t->layer,
+                              t->owner == t->layer ? t->var : t->own));
     t->label = label.s;
     return PG_OK;
 done:
@@ -248,7 +248,7 @@ static void name_owner(pg__seen *t, const char *stored, const paths *l)
             lo = mid + 1;
     }
     t->owner = name ? name : t->group;
-    t->n_owner = name ? strlen(name) : t->n_group;
+    t->n_owner = name ? pg__layer_len(name) : t->n_group;
     for (size_t i = 0; !name && i < t->n_group; i++)
         if (t->group[i] == '/') {
             t->owner = t->group + i + 1;

@@ -10,7 +10,7 @@
 /* "conv1/kernel:0" of conv1 is conv1/kernel; "conv/kernel:0" of model_1 model_1/conv/kernel. */
 pg_status pg__flat_name(pg__str *out, const char *layer, const char *weight, pg_err *err)
 {
-    const size_t n_layer = strlen(layer);
+    const size_t n_layer = pg__layer_len(layer);
     size_t n = strlen(weight);
     if (n > 2 && strcmp(weight + n - 2, ":0") == 0)
         n -= 2;

@@ -60,6 +60,11 @@ int pg__store_has_paths(const pg_store *s); /* the same, or the shards of such a
 /* Names. The owner of "a/b/forward_lstm/kernel:0" is the path "a/b" ("dense_1" of the flat
  * "dense_1_W:0" of Keras 1); returns its length. */
 size_t pg__owner_len(const char *weight_name);
+
+/* Length of a layer's name in the names of its weights: those of "a/" are "a/kernel:0" or
+ * "a//query/kernel:0". */
+size_t pg__layer_len(const char *name);
+size_t pg__path_len(const char *path, size_t n); /* the same for n bytes */
 /* Length of name without a final _<digits>. */
 size_t pg__stem_len(const char *name);
 

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/fit/owner.h"
 #include "wrap/judge/order.h"
 
 /* Variables of Keras 1, whose flat names end in them: "dense_1_W:0". */
@@ -80,10 +81,20 @@ size_t pg__owner_len(const char *name)
     }
 }
 
+size_t pg__path_len(const char *path, size_t n)
+{
+    return pg__without_slashes(path, n);
+}
+
+size_t pg__layer_len(const char *name)
+{
+    return pg__path_len(name, strlen(name));
+}
+
 /* "d1/kernel:0", "d1_2/kernel:0" and "d1_W:0" belong to d1; "kernel" (Keras 3.0) to any layer. */
 static int is_own_name(const char *weight, const char *layer)
 {
-    const size_t n = strlen(layer);
+    const size_t n = pg__layer_len(layer);
     const size_t owner = pg__owner_len(weight);
     if (!strchr(weight, '/') && !strchr(weight, ':'))
         return 1;
@@ -210,7 +221,8 @@ static pg_status sort_out(pg__names *out, const pg_store *s, pg_err *err)
     out->merges_named = out->merges.n > 0;
     for (size_t i = 0; i < out->merges.n; i++) {
         const char *name = out->merges.v[i];
-        if (!is_inside(s, l, name, strlen(name)) && !is_duplicate_output(s, l, name, out->merges.n))
+        if (!is_inside(s, l, name, pg__layer_len(name)) &&
+            !is_duplicate_output(s, l, name, out->merges.n))
             out->merges_named = 0;
         out->merge_class |= is_join_name(name) || is_other_merge_name(name);
     }

@@ -140,8 +140,7 @@ done:
 static pg_status open_input(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    const pg_open_opts opts = {
-        .salvage = 1, .part = s->o->write.part};
+    const pg_open_opts opts = {.salvage = 1, .part = s->o->write.part};
     const pg_unwrap_opts unwrap = {.write = s->o->write};
     if (opts.part && !*opts.part)
         PG_FAIL(PG_E_ARG, "an empty key names no part");
@@ -308,7 +307,7 @@ pg_status pg__split_raw_name(pg__str *out, const pg__split *s, size_t i, pg_err 
         return pg__str_printf(out, err, "optimizer_weights/%s", t->name);
     if (!legacy || !layer)
         return pg__str_puts(out, t->name, err);
-    const size_t n = strlen(layer);
+    const size_t n = pg__layer_len(layer);
     const int inside = strncmp(t->name, layer, n) == 0 && t->name[n] == '/';
     return pg__str_printf(out, err, "%s/%s", layer, inside ? t->name + n + 1 : t->name);
 }

@@ -39,19 +39,34 @@ static void finds_objects_by_path(void **state)
 {
     (void)state;
     static const char *const nowhere[] = {
-        "",          "/", "dense/", "/dense",  "dense//dense", "dens",   "dense_",
-        "dense_1/x", ".", "..",     "dense/.", "dense/..",     BIAS "/x"};
+        "",   "/",       "/dense",   "dens",    "dense_",    "dense_1/x", ".",
+        "..", "dense/.", "dense/..", BIAS "/x", "dense///x", "dense/./",  "//dense/bias"};
     const image im = keras();
     pg__h5 *h = opened(im);
     assert_int_equal(pg__h5_find(h, 0, "dense"), 1);
     assert_int_equal(pg__h5_find(h, 0, KERNEL), 4);
     assert_int_equal(pg__h5_find(h, 1, "dense/bias:0"), 3);
+    assert_int_equal(pg__h5_find(h, 0, "dense//"), 1);
+    assert_int_equal(pg__h5_find(h, 0, "dense/dense//bias:0/"), 3);
     assert_int_equal(pg__h5_find(h, 99, "dense"), PG_H5_NONE);
     assert_int_equal(pg__h5_find(h, 1u << 30, "dense"), PG_H5_NONE);
     for (size_t i = 0; i < sizeof nowhere / sizeof *nowhere; i++)
         assert_int_equal(pg__h5_find(h, 0, nowhere[i]), PG_H5_NONE);
     pg__h5_close(h);
     free(im.p);
+}
+
+static void takes_paths_for_equal_that_differ_in_idle_slashes(void **state)
+{
+    (void)state;
+    static const char *const equal[][2] = {
+        {"a", "a/"}, {"a//", "a"}, {"a/b", "a///b//"}, {"", "/"}};
+    static const char *const less[][2] = {{"a/", "a/b"}, {"a", "b//"}, {"", "a/"}, {"a//a", "a/b"}};
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
+        assert_int_equal(pg__h5_path_compare(equal[i][0], equal[i][1]), 0);
+        assert_true(pg__h5_path_compare(less[i][0], less[i][1]) < 0);
+        assert_true(pg__h5_path_compare(less[i][1], less[i][0]) > 0);
+    }
 }
 
 static void finds_each_of_many_children_but_none_by_two_dots(void **state)
@@ -775,8 +790,9 @@ static void reads_a_genuine_file(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(reads_a_genuine_file), cmocka_unit_test(numbers_objects_depth_first),
-             cmocka_unit_test(finds_objects_by_path), cmocka_unit_test(decodes_attributes),
-             cmocka_unit_test(reads_any_part_of_a_dataset),
+             cmocka_unit_test(finds_objects_by_path),
+             cmocka_unit_test(takes_paths_for_equal_that_differ_in_idle_slashes),
+             cmocka_unit_test(decodes_attributes), cmocka_unit_test(reads_any_part_of_a_dataset),
              cmocka_unit_test(reads_any_part_of_a_chunked_dataset),
              cmocka_unit_test(gives_a_dataset_both_its_names),
              cmocka_unit_test(shows_hostile_names_escaped_and_long_paths_from_their_end),
