@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes extra/pytorch with the real torch.save(): types, views and manners that testdata/files/pytorch does not have.
+"""Writes extra/pytorch with the real torch.save(): types, views, parameters and manners that testdata/files/pytorch does not have.
 
 usage: gen_torch.py OUT        with torch 2.5 and safetensors
 
@@ -52,3 +52,23 @@ torch.save({"w": torch.randn(4).to(torch.float8_e4m3fn)}, "refused_float8.pt")
 torch.save({"w": torch.eye(3).to_sparse()}, "refused_sparse.pt")
 torch.save({"w": torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8)}, "refused_quantised.pt")
 torch.save(model, "refused_module.pt")
+
+
+class Net(nn.Module):
+    """Parameters without layers: in a list, and in a dictionary with keys that mean something elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+        self.scales = nn.ParameterList([torch.randn(2), torch.randn(2, 2)])
+        self.heads = nn.ParameterDict({"module": torch.randn(2), "optimizer": torch.randn(1, 2), "x_y": torch.randn(3)})
+
+
+net = Net()
+case("parameter_names", net.state_dict(), net.state_dict())
+case("parameter_dict_state", net.heads.state_dict(), net.heads.state_dict())
+case("parameter_dict", dict(net.heads), net.heads.state_dict())
+case("parameter_list", list(net.scales), net.scales.state_dict())
+case("parameter_dict_within", {"epoch": 3, "model": dict(net.heads)}, net.heads.state_dict())
+torch.save(net.heads, "refused_parameter_dict.pt")
+torch.save({"epoch": 3, "model": net.heads}, "refused_parameter_dict_within.pt")

@@ -68,14 +68,18 @@ static void reads_what_torch_wrote(void **state)
 static void reads_types_views_and_parameters(void **state)
 {
     (void)state;
-    static const char *const names[] = {"types",     "views",      "views_stream",
-                                        "protocol5", "parameters", "checkpoint"};
+    static const char *const names[] = {"types",           "views",
+                                        "views_stream",    "protocol5",
+                                        "parameters",      "checkpoint",
+                                        "parameter_names", "parameter_dict_state",
+                                        "parameter_dict",  "parameter_dict_within"};
     char a[64], b[64];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(a, sizeof a, "extra/pytorch/%s.pt", names[i]);
         snprintf(b, sizeof b, "extra/pytorch/%s.safetensors", names[i]);
         assert_same(a, b, "");
     }
+    assert_same("extra/pytorch/parameter_list.pt", "extra/pytorch/parameter_list.safetensors", "");
     assert_same_part("extra/pytorch/list.pt", ".", "extra/pytorch/list.safetensors", "");
 }
 
@@ -127,9 +131,11 @@ static void says_what_is_no_model_or_not_one(void **state)
         pg_status code;
         const char *say, *hint;
     } cases[] = {
-        {"timm.pth.tar", PG_E_AMBIGUOUS, "2 parts could be the model", "choose-part part=state_dict"},
+        {"timm.pth.tar", PG_E_AMBIGUOUS, "2 parts could be the model",
+         "choose-part part=state_dict"},
         {"stylegan2.pt", PG_E_AMBIGUOUS, "3 parts could be the model", "choose-part part=g"},
-        {"torchvision_ema.pth", PG_E_AMBIGUOUS, "2 parts could be the model", "choose-part part=model"},
+        {"torchvision_ema.pth", PG_E_AMBIGUOUS, "2 parts could be the model",
+         "choose-part part=model"},
         {"dino.pth", PG_E_AMBIGUOUS, "3 parts could be the model", "choose-part part=student"},
         {"yolov5.pt", PG_E_UNSUPPORTED, "model: contains the class models.yolo.DetectionModel,",
          "if you trust"},
@@ -142,7 +148,8 @@ static void says_what_is_no_model_or_not_one(void **state)
         {"accelerate_random_states_0.pkl", PG_E_UNSUPPORTED, "the state of a random generator,",
          ""},
         {"training_args.bin", PG_E_UNSUPPORTED,
-         "a pickled transformers.training_args.TrainingArguments without tensors, not a model", ""}};
+         "a pickled transformers.training_args.TrainingArguments without tensors, not a model",
+         ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[512];
         pg_err err = {0};
@@ -225,7 +232,11 @@ static void names_what_it_does_not_read(void **state)
         {"float8", "w: type torch.float8_e4m3fn is not supported"},
         {"sparse", "contains the class torch._utils._rebuild_sparse_tensor,"},
         {"quantised", "contains the class torch._utils._rebuild_qtensor,"},
-        {"module", "contains the class torch.nn.modules.linear.Linear,"}};
+        {"module", "contains the class torch.nn.modules.linear.Linear,"},
+        {"parameter_dict",
+         "the whole: contains the class torch.nn.modules.container.ParameterDict,"},
+        {"parameter_dict_within",
+         "model: contains the class torch.nn.modules.container.ParameterDict,"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[512];
         pg_err err = {0};
