@@ -64,6 +64,13 @@ def closing_slashes():
     return M.Model(i, L.Dense(2, name="out/")(x), name="m/")
 
 
+def counted():
+    """Layers named against their order, in which .weights.h5 counts them."""
+    i = L.Input((4,))
+    x = L.BatchNormalization(name="batch_normalization_1")(L.Dense(4, name="dense_1")(i))
+    return M.Model(i, L.Dense(4, name="dense")(L.BatchNormalization(name="batch_normalization")(x)))
+
+
 class Scale(L.Layer):
     """A class that nobody else knows, with a weight that is never trained between two that are."""
 
@@ -137,7 +144,7 @@ CASES = {  # name: function, replicas, models built before in the same process, 
                    "custom": (custom, 3, 0, None), "inner-model": (inner_model, 2, 0, None),
                    "inner-model-renumbered": (inner_model, 2, 2, None),
                    "big-endian": (bidirectional, 8, 0, "big-endian"), "gzip": (bidirectional, 2, 0, "gzip"),
-                   "closing-slashes": (closing_slashes, 2, 0, None)},
+                   "closing-slashes": (closing_slashes, 2, 0, None), "counted": (counted, 2, 0, "paths")},
 }
 
 
@@ -165,10 +172,13 @@ def make(folder, build, gpus, before, how, rng):
         model = build()
         model.set_weights(weights)
     save(model, folder + "/template", False)
+    if how == "paths":
+        model.save_weights(folder + "/template.weights.h5")
+        wrap(model, gpus).save_weights(folder + "/wrapper.weights.h5")
     with open(folder + "/template.json", "w") as f:
         f.write(model.to_json())
     for name in os.listdir(folder):
-        if how and name.endswith(".h5"):
+        if how not in (None, "paths") and name.endswith(".h5"):
             encode(folder + "/" + name, how)
 
 

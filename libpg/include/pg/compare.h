@@ -63,7 +63,8 @@ PG_API void pg_comparison_fini(pg_comparison *c);
 /* Compares the models' weights (not optimizer state or descriptions); fills *out, which the caller
  * zeroed or released. PG_OK whether equal or not: equal models have n_equal == n_rows. NaN equals
  * NaN of the same bits. Memory does not grow with the tensors. opts may be NULL. Errors:
- * PG_E_MISMATCH (no tensor name in common; a hint says whether by_order would help), PG_E_FORMAT (a
+ * PG_E_MISMATCH (no tensor name in common; a hint says whether by_order would help; or names that
+ * mean different layers, where a description in one of the files would decide), PG_E_FORMAT (a
  * file is damaged, or holds no tensor), PG_E_ARG (tolerance below 0), PG_E_CANCELLED, and those of
  * pg_store_open() and pg_store_read(). */
 PG_API PG_MUST_USE pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,

@@ -9,14 +9,15 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
-#include "wrap/compare/compare_values.h"
-#include "wrap/compare/view.h"
+#include "wrap/compare/compare_doubt.h"
 
 typedef struct compare {
     const char *path_a, *path_b;
     pg__view a, b;
     size_t *of_a, *of_b;
+    unsigned char *equal; /* by tensor of a: it equals its partner, or is not compared */
     unsigned char *buf;
+    int in_doubt; /* two layouts, and no description pairs them */
     const pg_compare_opts *o;
     pg_comparison out;
     size_t cap;
@@ -117,12 +118,16 @@ static pg_status compare_all(compare *c, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < c->a.n && !found_difference(c); i++) {
+        c->equal[i] = 1;
         if (is_ignored(c, c->a.v[i].label))
             continue;
         if (c->of_a[i] == PG_NONE)
             PG_TRY(add_row(c, i, PG_NONE, err));
         else if (!is_ignored(c, c->b.v[c->of_a[i]].label))
             PG_TRY(compare_pair(c, i, c->of_a[i], err));
+        else
+            continue;
+        c->equal[i] = c->out.rows[c->out.n_rows - 1].kind == PG_ROW_EQUAL;
     }
     for (size_t k = 0; k < c->b.n && !found_difference(c); k++)
         if (c->of_b[k] == PG_NONE && !is_ignored(c, c->b.v[k].label))
@@ -130,6 +135,20 @@ static pg_status compare_all(compare *c, pg_err *err)
     count(c);
 done:
     return st;
+}
+
+/* A difference that may only be one of names is not reported. */
+static pg_status doubt(const compare *c, pg_err *err)
+{
+    const pg__doubt d = {.a = &c->a,
+                         .b = &c->b,
+                         .path_a = c->path_a,
+                         .path_b = c->path_b,
+                         .of_a = c->of_a,
+                         .of_b = c->of_b,
+                         .equal = c->equal,
+                         .buf = c->buf};
+    return c->in_doubt && c->out.n_differ && !c->o->quick ? pg__doubt_pairs(&d, err) : PG_OK;
 }
 
 static void pair_by_order(compare *c)
@@ -165,26 +184,26 @@ static pg_status pair(compare *c, pg_err *err)
     int by_model = 0;
     c->of_a = pg__mem_array(c->a.n, sizeof *c->of_a);
     c->of_b = pg__mem_array(c->b.n, sizeof *c->of_b);
-    if (!c->of_a || !c->of_b)
+    c->equal = pg__mem_array(c->a.n, 1);
+    if (!c->of_a || !c->of_b || !c->equal)
         return pg__nomem(err);
     if (c->o->by_order) {
         pair_by_order(c);
         return PG_OK;
     }
-    if (pg__store_has_paths(c->a.r.s) != pg__store_has_paths(c->b.r.s))
+    c->in_doubt = pg__store_has_paths(c->a.r.s) != pg__store_has_paths(c->b.r.s);
+    if (c->in_doubt)
         PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
-    if (by_model)
-        return PG_OK;
-    PG_TRY(pg__view_pair(c->of_a, c->of_b, &c->a, &c->b, err));
+    if (!by_model)
+        PG_TRY(pg__view_pair(c->of_a, c->of_b, &c->a, &c->b, err));
     for (size_t i = 0; i < c->a.n; i++)
         n += c->of_a[i] != PG_NONE;
     if (n < c->a.n || n < c->b.n) { /* attention has different names in Keras 2 and 3 */
         PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
-        if (by_model)
-            return PG_OK;
     }
-    if (n == 0)
+    if (n == 0 && !by_model)
         st = share_nothing(c, err);
+    c->in_doubt &= !by_model;
 done:
     return st;
 }
@@ -220,6 +239,18 @@ static pg_status open_both(compare *c, pg_err *err)
     return st;
 }
 
+/* The order of a wrapper's weights that its own file leaves open: the other file may settle it. */
+static pg_status settle_by(pg__view *v, const char *path, const pg__view *other,
+                           const char *other_path, pg_err *err)
+{
+    static const pg_open_opts whole = {0};
+    if (!v->unwrapped || v->planned || !other->r.v.graph)
+        return PG_OK;
+    pg__view_fini(v);
+    v->like = other_path;
+    return pg__view_open(v, path, &whole, err);
+}
+
 /* Of A in the pairs. */
 static uint64_t n_bytes_of(const compare *c)
 {
@@ -241,11 +272,14 @@ pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
     if (!c.buf)
         return pg__nomem(err);
     PG_TRY(open_both(&c, err));
+    PG_TRY(settle_by(&c.a, a, &c.b, b, err));
+    PG_TRY(settle_by(&c.b, b, &c.a, a, err));
     PG_TRY(require_tensors(&c.a, a, err));
     PG_TRY(require_tensors(&c.b, b, err));
     PG_TRY(pair(&c, err));
     pg__progress_start(c.o->progress, n_bytes_of(&c));
     PG_TRY(compare_all(&c, err));
+    PG_TRY(doubt(&c, err));
     PG_TRY(pg_store_check_same(c.a.r.s, err));
     PG_TRY(pg_store_check_same(c.b.r.s, err));
     c.out.through_wrapper = c.a.unwrapped || c.b.unwrapped;
@@ -255,6 +289,7 @@ done:
     pg_comparison_fini(&c.out);
     pg__mem_free(c.of_a);
     pg__mem_free(c.of_b);
+    pg__mem_free(c.equal);
     pg__mem_free(c.buf);
     pg__view_fini(&c.a);
     pg__view_fini(&c.b);

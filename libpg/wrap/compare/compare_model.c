@@ -69,18 +69,31 @@ done:
     return st;
 }
 
+/* The description in a file of the model that the view shows; a wrapper's has it inside. out is a
+ * view of it, whose root is NULL if there is none. */
+static void graph_of_view(pg__graph *out, const pg__view *v)
+{
+    const pg__layer *tmpl = v->r.v.tmpl;
+    if (v->r.v.graph)
+        *out = *v->r.v.graph;
+    if (v->r.v.graph && v->unwrapped)
+        out->root = tmpl ? tmpl->model : NULL;
+}
+
 /* The description in one of two files; *owned is to be freed. */
-static pg_status find_graph(pg__graph **out, pg__graph **owned, const pg__view *a,
-                            const pg__view *b, pg_err *err)
+static pg_status find_graph(pg__graph *out, pg__graph **owned, const pg__view *a, const pg__view *b,
+                            pg_err *err)
 {
     pg_status st = PG_OK;
-    *out = a->r.v.graph ? a->r.v.graph : b->r.v.graph;
-    if (!*out)
+    graph_of_view(out, a);
+    if (!out->root)
+        graph_of_view(out, b);
+    if (!out->root)
         st = graph_of_flat(owned, a, err);
-    if (st == PG_OK && !*out && !*owned)
+    if (st == PG_OK && !out->root && !*owned)
         st = graph_of_flat(owned, b, err);
     if (*owned)
-        *out = *owned;
+        *out = **owned;
     return st;
 }
 
@@ -89,16 +102,16 @@ pg_status pg__view_pair_by_model(int *paired, size_t *of_a, size_t *of_b, const 
 {
     pg_err why = {0};
     size_t *x = NULL, *y = NULL;
-    pg__graph *g = NULL, *owned = NULL;
+    pg__graph g = {0}, *owned = NULL;
     *paired = 0;
-    if (a->unwrapped || b->unwrapped || a->n != b->n)
+    if (a->unwrapped > a->planned || b->unwrapped > b->planned || a->n != b->n)
         return PG_OK;
     pg_status st = find_graph(&g, &owned, a, b, &why);
-    if (st == PG_OK && g)
-        st = tensors_of(&x, a, g, &why);
-    if (st == PG_OK && g)
-        st = tensors_of(&y, b, g, &why);
-    for (size_t i = 0; st == PG_OK && g && i < a->n; i++) {
+    if (st == PG_OK && g.root)
+        st = tensors_of(&x, a, &g, &why);
+    if (st == PG_OK && g.root)
+        st = tensors_of(&y, b, &g, &why);
+    for (size_t i = 0; st == PG_OK && g.root && i < a->n; i++) {
         of_a[x[i]] = y[i];
         of_b[y[i]] = x[i];
         *paired = 1;

@@ -363,7 +363,7 @@ static pg_status number(pg__view *v, pg_err *err)
  * names pair tensors anyway. */
 static pg_status make_plan(pg__view *v, pg_err *err)
 {
-    static const pg_unwrap_opts weights_only = {.weights_only = 1};
+    const pg_unwrap_opts weights_only = {.weights_only = 1, .like = v->like};
     pg_err why = {0};
     const pg_verdict is = v->r.v.f.verdict;
     v->r.plan.src = v->r.s;
@@ -372,6 +372,7 @@ static pg_status make_plan(pg__view *v, pg_err *err)
         const pg_status st = pg__store_has_paths(v->r.s)
                                  ? pg__unwrap_paths(&v->r, &weights_only, &why)
                                  : pg__plan_unwrap(&v->r, &weights_only, &why);
+        v->planned = st == PG_OK;
         if (st == PG_OK)
             return PG_OK;
         if (st != PG_E_AMBIGUOUS && st != PG_E_NO && st != PG_E_MISMATCH &&

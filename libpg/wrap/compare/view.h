@@ -24,13 +24,15 @@ typedef struct pg__view {
     pg__rewrite r; /* the store, the verdict, the plan */
     pg__seen *v;   /* in the plan's order */
     size_t n;
-    int unwrapped; /* the file is a wrapper's */
+    int unwrapped;    /* the file is a wrapper's */
+    int planned;      /* ... and the plan is its template's; 0: it is the list of the wrapper */
+    const char *like; /* a description of the template, or NULL: set before opening; borrowed */
 } pg__view;
 
 /* Opens path (how: part) and plans its template if it is a wrapper; writes nothing and
- * reads no tensor. If only like would settle the order of a wrapper, the view has the order of
- * its list. Errors: those of pg_store_open(); PG_E_FORMAT for a damaged file. Messages start with
- * the path. */
+ * reads no tensor. If the order of a wrapper is not settled, even with out->like, the view
+ * has the order of its list. Errors: those of pg_store_open(); PG_E_FORMAT for a damaged file.
+ * Messages start with the path. */
 pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err);
 void pg__view_fini(pg__view *v);
 
