@@ -228,11 +228,18 @@ pg_status pg__convert_texts(pg__convert *c, pg_err *err);
  * (convert.c). */
 pg_status pg__convert_lose_beside(pg__convert *c, pg_err *err);
 
-/* convert_losses.c: the loss or the metrics s of a training configuration of Keras 1 or 2 as Keras
- * 3 takes them. lost gets the names of those that it does not have: metrics are kept without them,
- * a loss of which a part is lost is null. */
-pg_status pg__compile_words_3(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
-                              int loss, pg_err *err);
+/* Who reads a training configuration that is written. */
+typedef struct pg__words_for {
+    int keras; /* 2 or 3 */
+    int same;  /* it was that Keras' before; else the other one's */
+    int zip;   /* in a .keras, else in an .h5 */
+} pg__words_for;
+
+/* convert_losses.c: the loss or the metrics s of a training configuration as `to` takes them. lost
+ * gets the names of those that it cannot take: metrics are kept without them, a loss of which a
+ * part is lost is null. */
+pg_status pg__compile_words(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
+                            int loss, pg__words_for to, pg_err *err);
 
 /* ---- convert_flat.c: names and metadata of safetensors ---- */
 

@@ -1,7 +1,7 @@
-/* convert_losses.c - losses and metrics of a training configuration of Keras 1 or 2 as Keras 3
- * takes them. Strings stay but for short names; objects get the module that Keras 3 asks for and
- * lose the members that it refuses. Classes and their members were compared in Keras 2.15 and 3.6.
- */
+/* convert_losses.c - losses and metrics of a training configuration as the other Keras takes them,
+ * or the same Keras in the other container. Strings stay but for short names; objects get the
+ * module that .keras and Keras 3 ask for and lose the members that the other Keras refuses. Classes
+ * and their members were compared in Keras 2.15 and 3.6. */
 #include <string.h>
 
 #include "base/try.h"
@@ -48,6 +48,8 @@ static const struct word {
     {"sparse_categorical_accuracy", NULL, METRIC},
     {"top_k_categorical_accuracy", NULL, METRIC},
     {"sparse_top_k_categorical_accuracy", NULL, METRIC},
+    {"binary_focal_crossentropy", NULL, LOSS},
+    {"categorical_focal_crossentropy", NULL, LOSS},
     {"AUC", NULL, METRIC},
     {"Precision", NULL, METRIC},
     {"Recall", NULL, METRIC},
@@ -170,9 +172,10 @@ static const object *find_object(const char *text, pg__json_span class_name, pg_
 
 typedef struct walking {
     pg__str *out;
-    pg__strs *lost; /* names of what Keras 3 does not have */
+    pg__strs *lost; /* names of what the output cannot express */
     const char *text;
     int loss;
+    pg__words_for to;
     pg_err *err;
 } walking;
 
@@ -200,8 +203,75 @@ done:
     return st;
 }
 
-/* {"class_name", "config"} of Keras 2, in .keras with a module. *kept: 0 for what Keras 3 does not
- * have. */
+/* The head of an object up to its config, and what follows it. Keras writes modules into .keras
+ * only; what becomes an object of Keras 3 gets one everywhere, so that it reads it as its own. */
+static pg_status add_head(walking *w, const char *own, const char *class_name)
+{
+    const int module = w->to.zip || (w->to.keras == 3 && !w->to.same);
+    return pg__str_printf(w->out, w->err,
+                          module ? "{\"module\": \"%s\", \"class_name\": \"%s\", \"config\": "
+                                 : "%.0s{\"class_name\": \"%s\", \"config\": ",
+                          own, class_name);
+}
+
+static pg_status add_tail(walking *w)
+{
+    return pg__str_puts(
+        w->out,
+        w->to.zip || (w->to.keras == 3 && !w->to.same) ? ", \"registered_name\": null}" : "}",
+        w->err);
+}
+
+/* An object for the other container of the same Keras. *kept: 0 for a custom one, whose module is
+ * not known. */
+static pg_status add_same(walking *w, int *kept, pg__json_span s)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const char *text = w->text, *own = w->loss ? "keras.losses" : "keras.metrics";
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        config = pg__json_member(text, s, "config"),
+                        module = pg__json_member(text, s, "module"),
+                        custom = pg__json_member(text, s, "registered_name");
+    *kept = config.n && class_name.n && text[class_name.off] == '"' &&
+            !memchr(text + class_name.off, '>', class_name.n) &&
+            (w->to.zip || pg__json_is_text(text, module, own)) && pg__json_is_null(text, custom);
+    if (!*kept)
+        return PG_OK;
+    PG_TRY(pg__json_unquote(&name, text, class_name, w->err));
+    PG_TRY(add_head(w, own, name.s));
+    PG_TRY(pg__str_add(w->out, text + config.off, config.n, w->err));
+    PG_TRY(add_tail(w));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* The reduction of a loss. *kept: 0 if the other Keras has none such. */
+static pg_status add_reduction(walking *w, int *kept, pg__json_span value)
+{
+    static const char *const both[] = {"sum_over_batch_size", "sum", "none"};
+    const char *text = w->text;
+    if (w->to.keras == 3)
+        return pg__json_is_text(text, value, "auto")
+                   ? pg__str_puts(w->out, "\"sum_over_batch_size\"", w->err)
+                   : pg__str_add(w->out, text + value.off, value.n, w->err);
+    *kept = 0;
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        *kept |= pg__json_is_text(text, value, both[i]);
+    return pg__str_add(w->out, text + value.off, value.n, w->err);
+}
+
+/* May a member of an object be left out? What is null or only repeats the class, and in Keras 2 a
+ * type: that of its losses cannot be given, that of a metric only as a word. */
+static int is_left_out(const walking *w, pg__json_span key, pg__json_span value)
+{
+    return is_idle(w->text, key, value) ||
+           (w->to.keras == 2 && pg__json_key_is(w->text, key, "dtype") &&
+            (w->loss || w->text[value.off] != '"'));
+}
+
+/* {"class_name", "config"} for the other Keras. *kept: 0 for what it does not have. */
 static pg_status add_object(walking *w, int *kept, pg__json_span s)
 {
     pg_status st = PG_OK;
@@ -214,24 +284,32 @@ static pg_status add_object(walking *w, int *kept, pg__json_span s)
             (!module.n || pg__json_is_text(text, module, own));
     if (!*kept)
         return PG_OK;
-    PG_TRY(pg__str_printf(w->out, w->err,
-                          "{\"module\": \"%s\", \"class_name\": \"%s\", \"config\": {", own,
-                          o->class_name));
+    PG_TRY(add_head(w, own, o->class_name));
+    PG_TRY(pg__str_puts(w->out, "{", w->err));
     pg__json_walk m = pg__json_walk_of(text, config);
-    for (int some = 0; pg__json_walk_next(&m);) {
-        if (is_idle(text, m.key, m.value))
+    int some = 0, can = 1;
+    while (pg__json_walk_next(&m)) {
+        const int reduction = w->loss && pg__json_key_is(text, m.key, "reduction");
+        if (reduction && w->to.keras == 2 && pg__json_is_null(text, m.value)) {
+            PG_TRY(pg__str_printf(w->out, w->err, "%s\"reduction\": \"none\"", some ? ", " : ""));
+            some = 1;
+            continue;
+        }
+        if (is_left_out(w, m.key, m.value))
             continue;
         *kept &= has_member(o, text, m.key, w->loss);
         PG_TRY(pg__str_puts(w->out, some ? ", " : "", w->err));
         PG_TRY(pg__str_add(w->out, text + m.key.off, m.key.n, w->err));
         PG_TRY(pg__str_puts(w->out, ": ", w->err));
-        if (pg__json_key_is(text, m.key, "reduction") && pg__json_is_text(text, m.value, "auto"))
-            PG_TRY(pg__str_puts(w->out, "\"sum_over_batch_size\"", w->err));
+        if (reduction)
+            PG_TRY(add_reduction(w, &can, m.value));
         else
             PG_TRY(pg__str_add(w->out, text + m.value.off, m.value.n, w->err));
+        *kept &= can;
         some = 1;
     }
-    PG_TRY(pg__str_puts(w->out, "}, \"registered_name\": null}", w->err));
+    PG_TRY(pg__str_puts(w->out, "}", w->err));
+    PG_TRY(add_tail(w));
 done:
     return st;
 }
@@ -243,17 +321,18 @@ static pg_status add_one(walking *w, int *kept, pg__json_span s)
     *kept = 1;
     if (pg__json_is_null(text, s))
         return pg__str_puts(w->out, "null", w->err);
+    const int in_full = w->loss && w->to.keras == 3 && !(w->to.same && w->to.zip);
     for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++) {
         const struct word *x = &same_words[i];
         if (x->use == (w->loss ? METRIC : LOSS) || !pg__json_is_text(text, s, x->word))
             continue;
-        return w->loss && x->full ? pg__str_printf(w->out, w->err, "\"%s\"", x->full)
+        return in_full && x->full ? pg__str_printf(w->out, w->err, "\"%s\"", x->full)
                                   : pg__str_add(w->out, text + s.off, s.n, w->err);
     }
     if (text[s.off] == '{')
-        return add_object(w, kept, s);
-    *kept = 0;
-    return PG_OK;
+        return w->to.same ? add_same(w, kept, s) : add_object(w, kept, s);
+    *kept = w->to.same; /* perhaps the name of the user's own */
+    return *kept ? pg__str_add(w->out, text + s.off, s.n, w->err) : PG_OK;
 }
 
 static int is_container(const char *text, pg__json_span s)
@@ -315,14 +394,14 @@ static pg__json_span only_list(const char *text, pg__json_span s)
     return pg__json_walk_next(&w) ? s : inner;
 }
 
-pg_status pg__compile_words_3(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
-                              int loss, pg_err *err)
+pg_status pg__compile_words(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
+                            int loss, pg__words_for to, pg_err *err)
 {
-    walking w = {out, lost, text, loss, err};
+    walking w = {out, lost, text, loss, to, err};
     const size_t before = out->n;
     int kept = 0;
     pg_status st = PG_OK;
-    PG_TRY(add_words(&w, &kept, loss ? s : only_list(text, s), 0));
+    PG_TRY(add_words(&w, &kept, loss || to.same || to.keras == 2 ? s : only_list(text, s), 0));
     if (!kept || (loss && lost->n > 0)) { /* the sum of some losses is another loss */
         out->n = before;
         PG_TRY(pg__str_puts(out, "null", err));

@@ -102,7 +102,7 @@ static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, 
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
-    if (custom && dialect != 2)
+    if (strchr(name.s + (custom && dialect == 2 ? 7 : 0), '>')) /* somebody's own */
         goto done;
     PG_TRY(pg__str_printf(out, err, "{\"module\": \"keras.optimizers%s\", \"class_name\": ",
                           dialect == 2 && !custom ? ".legacy" : ""));
@@ -115,12 +115,14 @@ done:
     return st;
 }
 
-static pg_status optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
-                                pg_err *err)
+static pg_status translate_optimizer(pg__str *out, pg__convert *c, const char *text,
+                                     pg__json_span s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__strs notes = {0};
-    PG_TRY(pg__optimizer_to_3(out, &notes, text, s, err));
+    PG_TRY(c->dialect == 3
+               ? pg__optimizer_to_3(out, &notes, text, s, err)
+               : pg__optimizer_to_2(out, &notes, text, s, c->target == PG_TO_KERAS, err));
     for (size_t i = 0; i < notes.n; i++)
         PG_TRY(pg__add_note(&c->r, err, "%s", notes.v[i]));
 done:
@@ -128,63 +130,80 @@ done:
     return st;
 }
 
-/* The optimizer of Keras 1 or 2 for Keras 3. *out stays empty where Keras 3 has none such: another
- * one in its place would train another way. */
-static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text, pg__json_span o,
-                                 pg_err *err)
+/* An optimizer by its name alone, with the defaults of the Keras that reads it. */
+static pg_status optimizer_word(pg__str *out, const char *word, int keras, int zip, pg_err *err)
+{
+    if (keras == 2 && !zip)
+        return pg__str_printf(out, err, "{\"class_name\": \"Custom>%s\", \"config\": {}}", word);
+    return pg__str_printf(out, err,
+                          "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
+                          "\"config\": {}, \"registered_name\": null}",
+                          word);
+}
+
+/* The optimizer for the other Keras. *out stays empty where it has none such: another one in its
+ * place would train another way. */
+static pg_status add_optimizer(pg__str *out, pg__convert *c, const char *text, pg__json_span o,
+                               pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str name = {0};
     const char *word = optimizer_class(text, o);
     const pg__json_span class_name = pg__json_member(text, o, "class_name");
     if (!word || strcmp(word, "Nadam") == 0)
-        PG_TRY(optimizer_to_3(out, c, text, o, err));
+        PG_TRY(translate_optimizer(out, c, text, o, err));
     if (out->n)
         goto done;
     if (word) {
-        st = pg__str_printf(out, err,
-                            "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
-                            "\"config\": {}, \"registered_name\": null}",
-                            word);
+        st = optimizer_word(out, word, c->dialect, c->target == PG_TO_KERAS, err);
         goto done;
     }
     const pg__json_span named = class_name.n ? class_name : o;
     if (named.n && text[named.off] == '"')
         PG_TRY(pg__json_unquote(&name, text, named, err));
-    st = pg__add_note(
-        &c->r, err,
-        "training configuration dropped: Keras 3 has no optimizer %s, or it is a custom one",
-        name.n ? PG_SHOW(name.s) : "without a name");
+    st = pg__add_note(&c->r, err,
+                      "training configuration dropped: Keras %d has no optimizer %s, or it is a "
+                      "custom one",
+                      c->dialect, name.n ? PG_SHOW(name.s) : "without a name");
 done:
     pg__str_fini(&name);
     return st;
 }
 
-static pg_status report_lost(pg__convert *c, const char *what, const pg__strs *lost, pg_err *err)
+/* Losses and metrics of compile(), with the same key in both containers. */
+static const struct {
+    const char *key, *one;
+} parts[] = {{"loss", "loss"}, {"metrics", "metric"}, {"weighted_metrics", "weighted metric"}};
+
+static pg_status report_lost(pg__convert *c, const char *what, const pg__strs *lost, int same,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < lost->n && st == PG_OK; i++)
-        st = pg__add_note(&c->r, err,
-                          "%s %s dropped from the training configuration: Keras 3 does not have "
-                          "it, or it is a custom object",
-                          what, lost->v[i]);
+        st = same ? pg__add_note(
+                        &c->r, err,
+                        "%s %s dropped from the training configuration: it is a custom object, "
+                        "which this format cannot express",
+                        what, lost->v[i])
+                  : pg__add_note(&c->r, err,
+                                 "%s %s dropped from the training configuration: Keras %d does not "
+                                 "have it, or it is a custom object",
+                                 what, lost->v[i], c->dialect);
     return st;
 }
 
-/* The training configuration of Keras 1 or 2 for Keras 3, or nothing without its optimizer. zip:
- * the input's form is that of .keras. What could not be said is named. */
-static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, pg__json_span from,
-                                int zip, pg_err *err)
+/* The training configuration for the other Keras, or nothing without its optimizer. zip: the
+ * input's form is that of .keras. What could not be said is named. */
+static pg_status compile_args_other(pg__str *out, pg__convert *c, const char *text,
+                                    pg__json_span from, int zip, pg_err *err)
 {
-    static const struct {
-        const char *key, *one;
-    } parts[] = {{"loss", "loss"}, {"metrics", "metric"}, {"weighted_metrics", "weighted metric"}};
     pg_status st = PG_OK;
     const int to_zip = c->target == PG_TO_KERAS;
+    const pg__words_for to = {c->dialect == 3 ? 3 : 2, 0, to_zip};
     pg__str value = {0};
     pg__strs lost = {0};
-    PG_TRY(add_optimizer_3(
-        &value, c, text, pg__json_member(text, from, zip ? "optimizer" : "optimizer_config"), err));
+    PG_TRY(add_optimizer(&value, c, text,
+                         pg__json_member(text, from, zip ? "optimizer" : "optimizer_config"), err));
     if (!value.n)
         goto done;
     PG_TRY(pg__str_puts(out, "{", err));
@@ -192,9 +211,9 @@ static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         value.n = 0;
         pg__strs_fini(&lost);
-        PG_TRY(pg__compile_words_3(&value, &lost, text, pg__json_member(text, from, parts[i].key),
-                                   i == 0, err));
-        PG_TRY(report_lost(c, parts[i].one, &lost, err));
+        PG_TRY(pg__compile_words(&value, &lost, text, pg__json_member(text, from, parts[i].key),
+                                 i == 0, to, err));
+        PG_TRY(report_lost(c, parts[i].one, &lost, 0, err));
         PG_TRY(add_raw(out, parts[i].key, value.s, value.n, err));
     }
     const pg__json_span shares = pg__json_member(text, from, "loss_weights");
@@ -207,68 +226,20 @@ done:
     return st;
 }
 
-/* Arguments of compile() besides the optimizer, with the same key in both forms. */
-static const char *const compile_keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
-
-/* A loss or metric for the other container: {"class_name", "config"}, to which .keras adds a
- * module. *known: 0 if it is a custom one. */
-static pg_status add_object(pg__str *out, int *known, const char *text, pg__json_span s,
-                            const char *module, int to_zip, pg_err *err)
+/* The training configuration for the other container of the same Keras. *lost: what is not Keras'
+ * own and without which there is none, the optimizer or a loss. Metrics go alone and by name. */
+static pg_status compile_args(pg__str *out, const char **lost, pg__convert *c, const char *text,
+                              pg__json_span from, int to_zip, pg_err *err)
 {
     pg_status st = PG_OK;
-    const pg__json_span name = pg__json_member(text, s, "class_name"),
-                        config = pg__json_member(text, s, "config"),
-                        from = pg__json_member(text, s, "module"),
-                        custom = pg__json_member(text, s, "registered_name");
-    *known &= config.n && !memchr(text + name.off, '>', name.n) &&
-              (to_zip || pg__json_is_text(text, from, module)) && pg__json_is_null(text, custom);
-    PG_TRY(pg__str_puts(out, "{", err));
-    if (to_zip)
-        PG_TRY(add_word(out, "module", module, err));
-    PG_TRY(add_span(out, "class_name", text, name, err));
-    PG_TRY(add_span(out, "config", text, config, err));
-    PG_TRY(pg__str_puts(out, to_zip ? ", \"registered_name\": null}" : "}", err));
-done:
-    return st;
-}
-
-/* Losses or metrics, in lists and dicts at most two deep: strings stay. */
-static pg_status add_words(pg__str *out, int *known, const char *text, pg__json_span s,
-                           const char *module, int to_zip, int depth, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__json_walk w = pg__json_walk_of(text, s);
-    const int is_list = s.n && text[s.off] == '[', is_object = s.n && text[s.off] == '{';
-    if (is_object && pg__json_member(text, s, "class_name").n)
-        return add_object(out, known, text, s, module, to_zip, err);
-    if ((!is_list && !is_object) || depth == 3) {
-        *known &= depth < 3;
-        return pg__str_add(out, text + s.off, s.n, err);
-    }
-    PG_TRY(pg__str_puts(out, is_list ? "[" : "{", err));
-    for (int some = 0; pg__json_walk_next(&w); some = 1) {
-        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
-        if (is_object) {
-            PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
-            PG_TRY(pg__str_puts(out, ": ", err));
-        }
-        PG_TRY(add_words(out, known, text, w.value, module, to_zip, depth + 1, err));
-    }
-    PG_TRY(pg__str_puts(out, is_list ? "]" : "}", err));
-done:
-    return st;
-}
-
-/* The training configuration for the other container. *lost: a key that could not be converted. */
-static pg_status compile_args(pg__str *out, const char **lost, const char *text, pg__json_span from,
-                              int to_zip, int dialect, pg_err *err)
-{
-    pg_status st = PG_OK;
+    const pg__words_for to = {c->dialect == 3 ? 3 : 2, 1, to_zip};
     pg__str optimizer = {0}, value = {0};
-    const pg__json_span o = pg__json_member(text, from, to_zip ? "optimizer_config" : "optimizer");
+    pg__strs gone = {0};
+    const pg__json_span o = pg__json_member(text, from, to_zip ? "optimizer_config" : "optimizer"),
+                        shares = pg__json_member(text, from, "loss_weights");
     *lost = NULL;
-    PG_TRY(to_zip ? zip_optimizer(&optimizer, text, o, dialect, err)
-                  : legacy_optimizer(&optimizer, text, o, dialect, err));
+    PG_TRY(to_zip ? zip_optimizer(&optimizer, text, o, c->dialect, err)
+                  : legacy_optimizer(&optimizer, text, o, c->dialect, err));
     if (!optimizer.n) {
         *lost = "optimizer";
         goto done;
@@ -276,28 +247,28 @@ static pg_status compile_args(pg__str *out, const char **lost, const char *text,
     PG_TRY(pg__str_puts(out, "{", err));
     if (to_zip)
         PG_TRY(add_raw(out, "optimizer", optimizer.s, optimizer.n, err));
-    for (size_t i = 0; i < sizeof compile_keys / sizeof *compile_keys; i++) {
-        const pg__json_span v = pg__json_member(text, from, compile_keys[i]);
-        int known = 1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const pg__json_span v = pg__json_member(text, from, parts[i].key);
         value.n = 0;
-        PG_TRY(add_words(&value, &known, text, v, i ? "keras.metrics" : "keras.losses", to_zip, 0,
-                         err));
-        if (!known && i == 0) {
+        pg__strs_fini(&gone);
+        if (!v.n)
+            continue;
+        PG_TRY(pg__compile_words(&value, &gone, text, v, i == 0, to, err));
+        if (gone.n && i == 0) {
             *lost = "loss";
             goto done;
         }
-        if (!known)
-            *lost = compile_keys[i];
-        if (!known || v.n)
-            PG_TRY(
-                add_raw(out, compile_keys[i], known ? value.s : "null", known ? value.n : 4, err));
+        PG_TRY(report_lost(c, parts[i].one, &gone, 1, err));
+        PG_TRY(add_raw(out, parts[i].key, value.s, value.n, err));
     }
+    PG_TRY(add_span(out, "loss_weights", text, shares, err));
     if (!to_zip)
         PG_TRY(add_raw(out, "optimizer_config", optimizer.s, optimizer.n, err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
-    if (*lost && (strcmp(*lost, "optimizer") == 0 || strcmp(*lost, "loss") == 0))
+    if (*lost)
         out->n = 0;
+    pg__strs_fini(&gone);
     pg__str_fini(&optimizer);
     pg__str_fini(&value);
     return st;
@@ -487,23 +458,23 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
     pg__json_span from = {0, o->training_config.n};
     if (zip)
         from = pg__json_member(text, (pg__json_span){0, o->model_config.n}, "compile_config");
-    const int to_3 = !keep && c->graph_is_own && c->dialect == 3;
     if (pg__json_is_null(text, from))
         return PG_OK;
-    if (!keep && !to_3)
-        return pg__add_note(&c->r, err, "training configuration dropped: %s",
-                            c->graph_is_own ? "Keras 2 and 3 write it differently"
-                                            : "the description comes from another file");
-    if (!to_3 && zip == (c->target == PG_TO_KERAS))
+    if (!c->graph_is_own)
+        return pg__add_note(&c->r, err,
+                            "training configuration dropped: the description is another one's");
+    if (keep && zip == (c->target == PG_TO_KERAS))
         return pg__str_add(out, text + from.off, from.n, err);
-    PG_TRY(to_3 ? compile_args_3(out, c, text, from, zip, err)
-                : compile_args(out, &lost, text, from, !zip, c->dialect, err));
-    if (lost && !out->n)
-        PG_TRY(pg__add_note(
-            &c->r, err, "training configuration dropped: its %s cannot be expressed in this format",
-            lost));
-    else if (lost)
-        PG_TRY(pg__add_note(&c->r, err, "%s dropped from the training configuration", lost));
+    if (!pg__json_member(text, from, zip ? "optimizer" : "optimizer_config").n)
+        return pg__add_note(&c->r, err, /* Keras 3 in a .keras after an .h5 of the same model */
+                            "training configuration dropped: it names no optimizer");
+    PG_TRY(keep ? compile_args(out, &lost, c, text, from, !zip, err)
+                : compile_args_other(out, c, text, from, zip, err));
+    if (lost)
+        PG_TRY(pg__add_note(&c->r, err,
+                            "training configuration dropped: its %s cannot be expressed in this "
+                            "container",
+                            lost));
 done:
     return st;
 }

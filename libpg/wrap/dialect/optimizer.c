@@ -1,8 +1,9 @@
-/* optimizer.c - converts the optimizer of a training configuration of Keras 1 or 2 for Keras 3.
- * There lr is learning_rate, all numbers must have a decimal point, decay is a schedule, and an
- * unknown parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam, Adamax
- * and Adadelta step alike; of the older optimizers, RMSprop and Adagrad add epsilon elsewhere, and
- * every Nadam of Keras 2 has another schedule. */
+/* optimizer.c - converts the optimizer of a training configuration for the other Keras. In Keras 3
+ * lr is learning_rate, all numbers must have a decimal point, decay is a schedule, and an unknown
+ * parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam, Adamax and
+ * Adadelta step alike; of the older optimizers, RMSprop and Adagrad add epsilon elsewhere, and
+ * every Nadam of Keras 2 has another schedule. For Keras 2 they become those of Keras 2.11 and
+ * later, which have the parameters of Keras 3 but for two of its own. */
 #include <string.h>
 #include <strings.h>
 
@@ -11,7 +12,8 @@
 
 typedef struct parameters {
     const char *class_name, *keys[6];
-    const char *otherwise; /* how Keras 3 differs from the optimizers of Keras 2.10 and earlier */
+    const char *otherwise; /* how Keras 3 differs from the optimizers of Keras 2.10 and earlier;
+                              Nadam: and they from it */
 } parameters;
 
 static const parameters known[] = {
@@ -36,7 +38,7 @@ static const char *const common[] = {"name",         "weight_decay",           "
                                      "ema_momentum", "ema_overwrite_frequency"};
 static const char *const idle[] = {"jit_compile", "is_legacy_optimizer"};
 
-/* The classes of Keras 3's keras.optimizers.schedules. */
+/* The classes of keras.optimizers.schedules in Keras 2.15 and 3. */
 static const char *const schedules[] = {"CosineDecay",      "CosineDecayRestarts",
                                         "ExponentialDecay", "InverseTimeDecay",
                                         "PolynomialDecay",  "PiecewiseConstantDecay"};
@@ -45,6 +47,7 @@ typedef struct translating {
     const char *text;
     pg__json_span config;
     const parameters *of;
+    int keras; /* for which it is: 2 or 3 */
     pg__str *out;
     pg_err *err;
 } translating;
@@ -103,9 +106,9 @@ static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_sp
     if (!*can) {
         PG_TRY(pg__strs_printf(notes, err,
                                "learning rate dropped, %s uses its default: %s is not a learning "
-                               "rate schedule of Keras 3",
+                               "rate schedule of Keras %d",
                                t->of->class_name,
-                               name.n ? PG_SHOW(name.s) : "an object without a class"));
+                               name.n ? PG_SHOW(name.s) : "an object without a class", t->keras));
         goto done;
     }
     PG_TRY(pg__str_printf(t->out, err, "\"class_name\": \"%s\", \"config\": {", name.s));
@@ -134,7 +137,7 @@ static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_er
                         named = pg__json_member(text, t->config, "learning_rate"),
                         decay = pg__json_member(text, t->config, "decay"), v = named.n ? named : lr;
     const int decays = decay.n && !is_zero(text, decay) && strcmp(t->of->class_name, "Nadam") != 0;
-    const translating number = {text, t->config, t->of, &rate, err};
+    const translating number = {text, t->config, t->of, t->keras, &rate, err};
     if (!v.n) { /* Keras' default, which depends on the release */
         if (decays)
             st =
@@ -188,8 +191,8 @@ static pg_status add_config(pg__strs *notes, const translating *t, int *can, pg_
         if (is_key(t, key.s))
             PG_TRY(add_value(t, key.s, w.value));
         else
-            PG_TRY(pg__strs_printf(notes, err, "%s dropped from %s: Keras 3 has no such parameter",
-                                   PG_SHOW(key.s), t->of->class_name));
+            PG_TRY(pg__strs_printf(notes, err, "%s dropped from %s: Keras %d has no such parameter",
+                                   PG_SHOW(key.s), t->of->class_name, t->keras));
     }
     *can = n_clips < 2; /* Keras 3 accepts only one */
     if (*can)
@@ -216,7 +219,7 @@ pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg
     pg_status st = PG_OK;
     pg__str name = {0}, config = {0};
     int can = 0;
-    translating t = {text, pg__json_member(text, s, "config"), NULL, &config, err};
+    translating t = {text, pg__json_member(text, s, "config"), NULL, 3, &config, err};
     const pg__json_span class_name = pg__json_member(text, s, "class_name"),
                         module = pg__json_member(text, s, "module");
     if (!class_name.n || text[class_name.off] != '"' || !t.config.n || text[t.config.off] != '{')
@@ -237,6 +240,41 @@ pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg
                           "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", \"config\": "
                           "%s, \"registered_name\": null}",
                           t.of->class_name, config.s));
+done:
+    pg__str_fini(&name);
+    pg__str_fini(&config);
+    return st;
+}
+
+pg_status pg__optimizer_to_2(pg__str *out, pg__strs *notes, const char *text, pg__json_span s,
+                             int zip, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0}, config = {0};
+    int can = 0;
+    translating t = {text, pg__json_member(text, s, "config"), NULL, 2, &config, err};
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        module = pg__json_member(text, s, "module"),
+                        custom = pg__json_member(text, s, "registered_name");
+    if (!class_name.n || text[class_name.off] != '"' || !t.config.n || text[t.config.off] != '{' ||
+        (module.n && !pg__json_is_text(text, module, "keras.optimizers")) ||
+        !pg__json_is_null(text, custom))
+        goto done;
+    PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    t.of = find(name.s);
+    if (!t.of)
+        goto done;
+    PG_TRY(add_config(notes, &t, &can, err));
+    if (!can)
+        goto done;
+    if (strcmp(t.of->class_name, "Nadam") == 0)
+        PG_TRY(pg__strs_printf(notes, err, "Nadam steps differently: Keras 2 %s", t.of->otherwise));
+    PG_TRY(pg__str_printf(out, err,
+                          zip ? "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\""
+                              : "{\"class_name\": \"Custom>%s\"",
+                          t.of->class_name));
+    PG_TRY(pg__str_printf(out, err, ", \"config\": %s%s}", config.s,
+                          zip ? ", \"registered_name\": null" : ""));
 done:
     pg__str_fini(&name);
     pg__str_fini(&config);

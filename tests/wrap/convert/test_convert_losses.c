@@ -1,13 +1,15 @@
-/* Losses and metrics of Keras 2 as Keras 3 takes them; what it lacks is said to be unknown. */
+/* Losses and metrics as the other Keras, or the other container, takes them; what it lacks is said
+ * to be unknown. */
 #include "pg_test.h"
 #include "wrap/convert/convert.h"
 
-/* What Keras 3 takes; behind it, in brackets, what it lacks. */
-static const char *said(pg__str *out, const char *text, int loss)
+/* What is taken; behind it, in brackets, what is not. */
+static const char *said(pg__str *out, const char *text, int loss, pg__words_for to)
 {
     pg__strs lost = {0};
     out->n = 0;
-    assert_ok(pg__compile_words_3(out, &lost, text, (pg__json_span){0, strlen(text)}, loss, NULL));
+    assert_ok(
+        pg__compile_words(out, &lost, text, (pg__json_span){0, strlen(text)}, loss, to, NULL));
     for (size_t i = 0; i < lost.n; i++)
         assert_ok(pg__str_printf(out, NULL, " (%s)", lost.v[i]));
     pg__strs_fini(&lost);
@@ -75,11 +77,86 @@ static void translates_objects(void **state)
     };
     pg__str out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *got = said(&out, cases[i].from, cases[i].loss);
+        const char *got = said(&out, cases[i].from, cases[i].loss, (pg__words_for){3, 0, 1});
         if (strcmp(got, cases[i].to) != 0)
             fail_msg("%s: %s", cases[i].from, got);
     }
     pg__str_fini(&out);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(translates_objects))
+static void translates_objects_for_keras_2(void **state)
+{
+    (void)state;
+    static const struct {
+        int loss, zip;
+        const char *from, *to;
+    } cases[] = {
+        {1, 0, "\"mse\"", "\"mse\""},
+        {1, 0, "\"categorical_focal_crossentropy\"", "\"categorical_focal_crossentropy\""},
+        {1, 0, "\"dice\"", "null (dice)"},
+        {1, 0, LOSS("Huber", "\"name\": \"h\", \"reduction\": \"sum\", \"dtype\": \"float32\""),
+         OLD("Huber", "\"name\": \"h\", \"reduction\": \"sum\"")},
+        {1, 1, LOSS("Huber", "\"reduction\": null"), LOSS("Huber", "\"reduction\": \"none\"")},
+        {1, 1, OLD("Huber", "\"reduction\": \"mean\""), "null (Huber)"},
+        {1, 1, LOSS("Dice", ""), "null (Dice)"},
+        {0, 0, "[" METRIC("AUC", "\"label_weights\": null, \"curve\": \"PR\"") ", \"mae\"]",
+         "[" OLD("AUC", "\"curve\": \"PR\"") ", \"mae\"]"},
+        {0, 1, METRIC("Accuracy", "\"dtype\": {\"class_name\": \"DTypePolicy\"}, \"name\": \"a\""),
+         METRIC("Accuracy", "\"name\": \"a\"")},
+        {0, 1, "[[\"mae\"], [" METRIC("PearsonCorrelation", "") "]]",
+         "[[\"mae\"], []] (PearsonCorrelation)"},
+        {0, 1,
+         "{\"module\": null, \"class_name\": \"AUC\", \"config\": {}, "
+         "\"registered_name\": \"a>AUC\"}",
+         "null (AUC)"},
+    };
+    pg__str out = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pg__words_for to = {2, 0, cases[i].zip};
+        const char *got = said(&out, cases[i].from, cases[i].loss, to);
+        if (strcmp(got, cases[i].to) != 0)
+            fail_msg("%s: %s", cases[i].from, got);
+    }
+    pg__str_fini(&out);
+}
+
+/* The other container: all that is Keras' own stays, and only that has no other name. */
+static void moves_objects_to_the_other_container(void **state)
+{
+    (void)state;
+    static const struct {
+        int loss;
+        pg__words_for to;
+        const char *from, *want;
+    } cases[] = {
+        {1,
+         {3, 1, 0},
+         "{\"a\": \"mse\", \"b\": \"mine\"}",
+         "{\"a\": \"mean_squared_error\", \"b\": \"mine\"}"}, /* Keras 3 finds no "mse" there */
+        {1, {3, 1, 1}, "\"mse\"", "\"mse\""},
+        {1, {2, 1, 0}, "\"mse\"", "\"mse\""},
+        {0,
+         {3, 1, 0},
+         "[" METRIC("AUC", "\"name\": null") ", \"mse\"]",
+         "[" OLD("AUC", "\"name\": null") ", \"mse\"]"},
+        {0,
+         {3, 1, 1},
+         "[[" OLD("AUC", "") "], [" OLD("a>Mine", "") ", \"mae\"]]",
+         "[[" METRIC("AUC", "") "], [\"mae\"]] (a>Mine)"},
+        {0,
+         {3, 1, 0},
+         "{\"module\": \"mine\", \"class_name\": \"AUC\", \"config\": {}}",
+         "null (AUC)"},
+        {0, {2, 1, 1}, "[[" OLD("Sum", "") "]]", "[[" METRIC("Sum", "") "]]"},
+    };
+    pg__str out = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *got = said(&out, cases[i].from, cases[i].loss, cases[i].to);
+        if (strcmp(got, cases[i].want) != 0)
+            fail_msg("%s: %s", cases[i].from, got);
+    }
+    pg__str_fini(&out);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(translates_objects), cmocka_unit_test(translates_objects_for_keras_2),
+             cmocka_unit_test(moves_objects_to_the_other_container))
