@@ -20,6 +20,7 @@ def norms(L, add, v3, keras):
     add("unit-norm-zero", L.UnitNormalization(), Input("steps", 5, 3))
     if v3:
         add("masked-group-norm", lambda x: L.GroupNormalization(3)(L.Masking()(x)), Input("steps", 5, 3))
+        add("rms-scaling-unordered", L.LayerNormalization(axis=[2, 1], rms_scaling=True), SEQ)
         for axis in (-1, [1, 2]):
             add("rms-scaling-%s" % axis, L.LayerNormalization(axis=axis, rms_scaling=True), SEQ)
             add("rms-norm-%s" % axis, rms_norm(keras)(axis=axis), SEQ)

@@ -154,6 +154,14 @@ static pg_status read_together(together *t, pg__lowering *lw, const pg__layer *l
         t->n *= (double)d->d[i];
         t->kept.d[i] = 1;
     }
+    /* Keras gives a parameter the sizes in the order in which the config names the axes, and reads
+     * its numbers in the order of the input. */
+    const pg__json *axis = pg__json_get(l->config, "axis");
+    for (uint32_t i = 0; i < t->along.rank && pg__json_len(axis) == t->along.rank; i++) {
+        int64_t v = 0;
+        if (pg__json_int(pg__json_at(axis, i), &v))
+            t->along.d[i] = d->d[v < 0 ? v + d->rank : v];
+    }
 done:
     return st;
 }
