@@ -14,7 +14,8 @@ import both_keras
 import fit_files
 
 BATCH, EPOCHS = 8, 2
-MODELS = ('labels', 'classes', 'values', 'pixels', 'one')
+MODELS = ('labels', 'classes', 'values', 'pixels', 'one', 'sure', 'softly', 'shaped')
+SURE = ('sure', 'softly', 'shaped')  # and wrong
 WEIGHTED = ('labels', 'values')  # trained once more, with weights of rows
 
 
@@ -51,6 +52,8 @@ def metrics_of(keras, name, major, weighted):
         return ['accuracy', m.SparseCategoricalAccuracy(name='right'), m.SparseTopKCategoricalAccuracy(k=2),
                 *([] if weighted else [m.MeanIoU(num_classes=5, sparse_y_pred=False),
                                        m.IoU(num_classes=5, target_class_ids=[1, 2], sparse_y_pred=False, ignore_class=2)]), m.SparseCategoricalCrossentropy()]
+    if name in SURE:  # their probabilities are clipped, their logits are not
+        return [m.CategoricalCrossentropy(), m.CategoricalCrossentropy(from_logits=True, name='of_logits'), 'binary_crossentropy'][:2 + (name != 'shaped')]
     return ['acc', 'AUC', m.BinaryIoU(target_class_ids=[1], threshold=0.3, name='hit'), m.Precision(thresholds=0.4), m.MeanIoU(num_classes=2), m.AUC(from_logits=True, name='squashed'), m.BinaryCrossentropy(from_logits=True, name='of_logits')]
 
 
@@ -59,7 +62,11 @@ def build(keras, name):
     i = keras.Input((4, 3) if name == 'pixels' else (6,), name='x')
     units, act, loss = {'labels': (4, 'sigmoid', 'binary_crossentropy'), 'classes': (6, 'softmax', 'categorical_crossentropy'),
                         'values': (3, 'softplus', 'mse'), 'pixels': (5, 'softmax', 'sparse_categorical_crossentropy'),
-                        'one': (1, 'sigmoid', 'binary_crossentropy')}[name]
+                        'one': (1, 'sigmoid', 'binary_crossentropy'), 'sure': (4, 'sigmoid', 'binary_crossentropy'),
+                        'softly': (4, 'softmax', 'categorical_crossentropy'), 'shaped': (4, 'softmax', 'mse')}[name]
+    if name in SURE:
+        out = L.Dense(units, act, kernel_initializer=keras.initializers.RandomNormal(stddev=12.), name='out')(i)
+        return keras.Model(i, L.Reshape((units,), name='same')(out) if name == 'shaped' else out), loss
     return keras.Model(i, L.Dense(units, act, name='out')(L.Dense(5, 'tanh')(i))), loss
 
 
@@ -76,7 +83,7 @@ def make(d):
             data['y' + part + '0'] = {
                 'labels': lambda: rng.integers(0, 2, (n, 4)).astype('f4'), 'classes': lambda: np.eye(6, dtype='f4')[rng.integers(0, 6, n)],
                 'values': lambda: rng.uniform(0.1, 2, size=(n, 3)).astype('f4'), 'pixels': lambda: rng.integers(0, 5, (n, 4)).astype('i4'),
-                'one': lambda: rng.integers(0, 2, (n, 1)).astype('f4')}[name]()
+                'one': lambda: rng.integers(0, 2, (n, 1)).astype('f4')}.get(name, lambda: np.eye(4, dtype='f4')[rng.integers(0, 4, n)])()
         np.savez(d / f'{name}.npz', **data)
         np.savez(d / f'{name}.w.npz', **data, w0=rng.uniform(0.1, 2, 27).astype('f4'), wval0=rng.uniform(0.1, 2, 11).astype('f4'))
         for kind in ('', '.w')[:1 + (name in WEIGHTED)]:

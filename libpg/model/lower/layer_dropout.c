@@ -29,6 +29,8 @@ static pg_status drop(pg__lowering *lw, const pg__layer *l, pg__val x, const pg_
     PG_TRY(read_rate(&rate, l, err));
     out->n = 1;
     PG_TRY(pg__lower_dropout_of(lw, x, rate, noise, rows_share, &out->v[0], err));
+    if (out->v[0] == x && !lw->opts->rules->keras3) /* Keras 2 calls tf.identity() */
+        PG_TRY(pg__lower_copy(lw, x, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, x, out->v[0], err));
 done:
     return st;
@@ -168,6 +170,8 @@ pg_status pg__lower_identity(pg__lowering *lw, const pg__layer *l, const pg__val
         out->v[k] = in[k];
         if (!lw->opts->rules->keras3 && pg__mask_of(lw, in[k]) != PG__NO_VAL)
             PG_TRY(pg__emit1(&lw->to->tape, PG__OP_reshape, &same, in[k], &out->v[k], err));
+        else if (!lw->opts->rules->keras3)
+            PG_TRY(pg__lower_copy(lw, in[k], &out->v[k], err));
     }
 done:
     return st;

@@ -19,6 +19,8 @@ pg_status pg__lower_flatten(pg__lowering *lw, const pg__layer *l, const pg__val 
         to.d[1] = pg__dim_mul(to.d[1], x->d[i]);
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, from, &to, &out->v[0], err));
+    if (out->v[0] == in[0])
+        PG_TRY(pg__lower_copy(lw, in[0], &out->v[0], err));
 done:
     return st;
 }
@@ -56,6 +58,8 @@ pg_status pg__lower_reshape_layer(pg__lowering *lw, const pg__layer *l, const pg
             total == PG_DIM_ANY || known == 0 || total % known ? PG_DIM_ANY : total / known;
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, in[0], &to, &out->v[0], err));
+    if (out->v[0] == in[0])
+        PG_TRY(pg__lower_copy(lw, in[0], &out->v[0], err));
 done:
     return st;
 }

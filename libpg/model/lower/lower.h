@@ -219,6 +219,9 @@ pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__j
 pg_status pg__lower_activation_of(pg__lowering *lw, const pg__layer *l, const pg__json *which,
                                   pg__val x, pg__val *out, pg_err *err);
 
+/* x as another value if it has logits: a layer that makes a new tensor of them loses what Keras
+ * attached to the old one, even if no element changes. */
+pg_status pg__lower_copy(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err);
 pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg__val *out,
                             pg_err *err);
 

@@ -316,3 +316,12 @@ pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg_
     }
     return pg__emit1(&lw->to->tape, PG__OP_reshape, &attrs, x, out, err);
 }
+
+pg_status pg__lower_copy(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
+{
+    const pg__reshape_attrs same = {.to = *pg__dims_at(lw, x)};
+    *out = x;
+    return x < lw->to->cap_origins && lw->to->origins[x].squash != PG__NOT_SQUASHED
+               ? pg__emit1(&lw->to->tape, PG__OP_reshape, &same, x, out, err)
+               : PG_OK;
+}

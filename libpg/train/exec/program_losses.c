@@ -47,16 +47,15 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, con
     return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
 }
 
-/* Metrics take the logits as losses do. A metric made for the activation gets the same from the
- * prediction; a binary crossentropy cannot recover the logits of a softmax from it. */
+/* Metrics take the logits as losses do: probabilities are clipped at 1e-7, which a prediction that
+ * is sure and wrong exceeds, and a binary crossentropy cannot recover the logits of a softmax. */
 static void find_metric_logits(pg__program *p, size_t k, const pg__program_opts *opts)
 {
     const pg__rules *rules = opts->lower.rules;
-    const pg__val v = p->model.outputs[k];
     const uint32_t wanted = opts->objectives[k].metric_losses;
     for (pg__loss_kind kind = 0; wanted >> kind; kind++) {
         const pg__val logits = wanted >> kind & 1 ? logits_of(p, k, kind, rules) : PG__NO_VAL;
-        if (logits == PG__NO_VAL || p->model.origins[v].squash == made_for(kind))
+        if (logits == PG__NO_VAL)
             continue;
         p->logits[k] = logits;
         p->on_logits[k] |= (uint32_t)1 << kind;
