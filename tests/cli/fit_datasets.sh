@@ -22,6 +22,7 @@ fit --data mnist.npz --x ,
 fit --data mnist.npz,mnist.npz --x x_train
 echo '# the set to validate with'
 fit --data mnist.npz --val test
+fit --data mnist.npz --val val
 fit --data medmnist.npz --val val
 fit --data medmnist.npz --val test
 fit --data capital.npz --val test

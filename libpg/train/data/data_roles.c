@@ -237,6 +237,8 @@ static pg_status take_set(pg_data *d, const pg__ends *e, int has_target, pg_err 
     (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no %s set such as x_%s and y_%s", PG_SHOW(d->path),
                   d->set, d->set, d->set);
     (void)pg__data_list(d, err);
+    if (set_of(d->set) == VAL && find_pairs(&p, &other, d, 1U << TEST, has_target) == 1)
+        pg_err_do(err, PG_DO_USE_TEST_SET, NULL);
     return PG_E_MISMATCH;
 }
 

@@ -39,6 +39,7 @@ static pg_status open_feeds(run *r, pg_err *err)
                          err));
     PG_TRY(pg__feed_fit_inputs(&r->val, r->t, err));
     PG_TRY(pg__folder_same_classes(r->data, val, err));
+    PG_TRY(pg__data_mention_unused(val, err));
     if (!o->validation)
         PG_TRY(split_validation(r, o->validation_split, err));
 done:
