@@ -8,7 +8,7 @@
 #define PG_BACKEND_BACKEND_H
 
 #include "ops/op.h"
-#include "ops/optimiser.h"
+#include "ops/optimizer.h"
 
 #define PG_BACKEND_ABI 9u
 
@@ -174,7 +174,7 @@ typedef struct pg__backend {
     } group;
     /* On whole buffers, element by element: parameters, gradients, slots. */
     struct {
-        pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+        pg_status (*update)(pg__dev *d, pg__optimizer_kind kind, const pg__update *u, void *w,
                             const void *g, void *const *slots, size_t n);
         /* g += l1 sign(w) + 2 l2 w, if g is not NULL; adds l1 |w| + l2 w^2 to *penalty, if that is
          * wanted, which on a GPU waits. */

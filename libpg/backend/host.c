@@ -263,11 +263,11 @@ static pg_status host_sync(pg__dev *d)
     return PG_OK;
 }
 
-static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+static pg_status host_update(pg__dev *d, pg__optimizer_kind kind, const pg__update *u, void *w,
                              const void *g, void *const *slots, size_t n)
 {
     if (d->f64)
-        pg__optimiser_of(kind)->f64(u, w, g, slots, n);
+        pg__optimizer_of(kind)->f64(u, w, g, slots, n);
     else
         pg__isa_fns_of(d->isa)->updates[kind](u, w, g, slots, n);
     return PG_OK;

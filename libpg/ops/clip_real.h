@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/shared.h"
-#include "ops/optimiser.h"
+#include "ops/optimizer.h"
 
 PG_SHARED double pg__clip_factor(double limit, double squares)
 {

@@ -11,7 +11,7 @@
 
 #include "base/shared.h"
 #include "ops/attrs.h"
-#include "ops/optimiser.h"
+#include "ops/optimizer.h"
 
 #ifdef PG_REAL_F64
 #define PG_ISA f64
@@ -40,9 +40,9 @@ typedef float real;
 #include "ops/ops.def"
 #undef PG_OP
 #undef PG_GRAD_OP
-#define PG_OPTIMISER(name, slots) void PG_UPDATE(name)(PG_UPDATE_ARGS);
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
+#define PG_OPTIMIZER(name, slots) void PG_UPDATE(name)(PG_UPDATE_ARGS);
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
 
 #define PG_UNUSED(x) ((void)(x))
 

@@ -1,7 +1,7 @@
 /* update_real.h - the update rules, one number at a time, for the plain C references and the GPU.
  * Keras computes in float32, and so does the float version: hyperparameters are rounded to the
  * type, before 1 is taken from them in the legacy rules, Nadam and Lion, afterwards (rest_...) in
- * the others. A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the
+ * the others. A rule is pg__step_<name>() of optimizers.def: number i of w by that of g; s: the
  * slots, NULL where the rule does not use one. */
 #ifndef PG_OPS_UPDATE_REAL_H
 #define PG_OPS_UPDATE_REAL_H

@@ -99,7 +99,7 @@ static pg_status time_calls(pg_trainer *t, const pg__program *p, const pg__frame
 
 static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
 {
-    const pg__update u = pg__optimiser_step(&t->compiled.optimiser);
+    const pg__update u = pg__optimizer_step(&t->compiled.optimizer);
     pg_status st = t->devs.backend->sync(t->devs.dev);
     const double began = now();
     for (size_t i = 0; i < t->vars.n_params && st == PG_OK; i++) {
@@ -108,7 +108,7 @@ static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
             slots[s] = t->vars.slots[s].at ? t->vars.slots[s].at[i] : NULL;
         if (t->vars.trained[i])
             st = t->devs.backend->flat.update(
-                t->devs.dev, pg__optimiser_kind_of(&t->compiled.optimiser), &u,
+                t->devs.dev, pg__optimizer_kind_of(&t->compiled.optimizer), &u,
                 t->vars.params.at[i], grads[i], slots, t->vars.n_elems[i]);
     }
     if (st == PG_OK)

@@ -9,7 +9,7 @@
 
 #include "backend/cpu/lines.h"
 #include "ops/op.h"
-#include "ops/optimiser.h"
+#include "ops/optimizer.h"
 
 typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } pg__isa;
 
@@ -17,7 +17,7 @@ typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } 
 typedef struct pg__isa_fns {
     pg__ref_fn ops[PG__N_OPS];  /* the plain C references */
     pg__ref_fn fast[PG__N_OPS]; /* functions that replace them (fast.def), or NULL */
-    pg__update_fn updates[PG__N_OPTIMISERS];
+    pg__update_fn updates[PG__N_OPTIMIZERS];
     /* Flat memory; see backend.h. */
     void (*accumulate)(float *into, const float *from, size_t n);
     void (*blend)(float *into, float keep, const float *from, float take, size_t n);

@@ -24,9 +24,9 @@ const pg__isa_fns FNS(PG_ISA) = {
         },
     .updates =
         {
-#define PG_OPTIMISER(name, slots) PG_UPDATE(name),
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
+#define PG_OPTIMIZER(name, slots) PG_UPDATE(name),
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
         },
     .accumulate = PG_FAST_FN(accumulate),
     .blend = PG_FAST_FN(blend),

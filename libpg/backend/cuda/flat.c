@@ -68,25 +68,25 @@ pg_status pg__cuda_clip(pg__dev *d, void *g, size_t n, double scale, double limi
     return PG_LAUNCH(d, clip, &a, n);
 }
 
-pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+pg_status pg__cuda_update(pg__dev *d, pg__optimizer_kind kind, const pg__update *u, void *w,
                           const void *g, void *const *slots, size_t n)
 {
-    static const size_t n_slots[PG__N_OPTIMISERS + 1] = {
-#define PG_OPTIMISER(name, slots) slots,
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
+    static const size_t n_slots[PG__N_OPTIMIZERS + 1] = {
+#define PG_OPTIMIZER(name, slots) slots,
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
     };
     pgk_update a = {.rates = pg__rates_of(u), .w = w, .g = g};
     for (size_t k = 0; k < n_slots[kind]; k++)
         a.s[k] = slots[k];
     a.s[PG_SLOT_AVERAGE] = slots[PG_SLOT_AVERAGE];
     switch (kind) {
-#define PG_OPTIMISER(name, slots) \
+#define PG_OPTIMIZER(name, slots) \
     case PG__OPT_##name:          \
         return PG_LAUNCH(d, update_##name, &a, n);
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
-    case PG__N_OPTIMISERS: break;
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
+    case PG__N_OPTIMIZERS: break;
     }
     return pg_fail(&d->failure, PG_E_ARG, "no such update rule: %d", (int)kind);
 }

@@ -9,7 +9,7 @@
 pg_status pg__flat_open(pg__flat **out, pg__rt *rt, pg_err *err);
 void pg__flat_close(pg__flat *f, pg__rt *rt);
 
-pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+pg_status pg__cuda_update(pg__dev *d, pg__optimizer_kind kind, const pg__update *u, void *w,
                           const void *g, void *const *slots, size_t n);
 pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
                               double *penalty);

@@ -118,7 +118,7 @@ PGK_FN void pgk_clip_scales_row(const pgk_clip_scales *a, uint64_t r)
                     (double *)PGK_MEM(a->scales) + i, a->n);
 }
 
-/* ---- updates: a kernel for each rule of optimisers.def ---- */
+/* ---- updates: a kernel for each rule of optimizers.def ---- */
 
 typedef struct pgk_update {
     pg__rates rates;
@@ -127,7 +127,7 @@ typedef struct pgk_update {
 } pgk_update;
 
 #define PGK_FLOATS(p) ((p) ? (float *)PGK_MEM(p) : NULL)
-#define PG_OPTIMISER(name, slots)                                                 \
+#define PG_OPTIMIZER(name, slots)                                                 \
     typedef pgk_update pgk_update_##name;                                         \
     PGK_FN void pgk_update_##name##_at(const pgk_update_##name *a, uint64_t i)    \
     {                                                                             \
@@ -141,7 +141,7 @@ typedef struct pgk_update {
             pg__step_after(&a->rates, (size_t)i, (float *)PGK_MEM(a->w),          \
                            PGK_FLOATS(a->s[PG_SLOT_AVERAGE]));                    \
     }
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
 
 #endif

@@ -242,12 +242,12 @@ int pg__logs_get(const pg_logs *logs, const char *name, double *out)
 
 double pg__fit_rate(const pg__fit *f)
 {
-    return pg__optimiser_rate(&f->t->compiled.optimiser);
+    return pg__optimizer_rate(&f->t->compiled.optimizer);
 }
 
 pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err)
 {
-    pg__optimiser *o = &f->t->compiled.optimiser;
+    pg__optimizer *o = &f->t->compiled.optimizer;
     if (o->schedule)
         return pg_fail(err, PG_E_ARG,
                        "the learning rate is set by %s; a callback cannot set it too",

@@ -190,9 +190,9 @@ static pg_status open(void *self, pg__fit *f, pg__settings *from, pg_err *err)
                 "LearningRateScheduler: schedule is %s (epoch, step, cosine, constant, table)",
                 name ? PG_SHOW(name) : "not given");
     PG_TRY(read_rule(s, f, name, from, err));
-    if (f->t->compiled.optimiser.schedule)
+    if (f->t->compiled.optimizer.schedule)
         PG_FAIL(PG_E_ARG, "LearningRateScheduler: the learning rate is already set by %s",
-                pg__schedule_name(f->t->compiled.optimiser.schedule));
+                pg__schedule_name(f->t->compiled.optimizer.schedule));
 done:
     return st;
 }

@@ -39,9 +39,9 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     if (!(p->factor < 1) || p->factor < 0)
         PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: factor is %s; it must lie between 0 and 1",
                 PG_REAL(p->factor));
-    if (f->t->compiled.optimiser.schedule)
+    if (f->t->compiled.optimizer.schedule)
         PG_FAIL(PG_E_ARG, "ReduceLROnPlateau: the learning rate is already set by %s",
-                pg__schedule_name(f->t->compiled.optimiser.schedule));
+                pg__schedule_name(f->t->compiled.optimizer.schedule));
     p->best = p->monitor.up ? -INFINITY : INFINITY;
 done:
     return st;

@@ -18,7 +18,7 @@ typedef struct swapper {
     int is_final;             /* weights and slot both hold the averages */
 } swapper;
 
-static pg_status refuse(const pg__optimiser *o, pg_err *err)
+static pg_status refuse(const pg__optimizer *o, pg_err *err)
 {
     if (o->legacy)
         return pg_fail(
@@ -38,8 +38,8 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     swapper *w = self;
     pg_status st = PG_OK;
     PG_TRY(pg__settings_flag(s, "swap_on_epoch", &w->on_epoch, err));
-    if (!f->t->compiled.optimiser.use_ema)
-        PG_TRY(refuse(&f->t->compiled.optimiser, err));
+    if (!f->t->compiled.optimizer.use_ema)
+        PG_TRY(refuse(&f->t->compiled.optimizer, err));
     if (!pg__is_sharded(f->t->ranks))
         f->n_held += 2 * pg__snapshot_bytes(f->t, 0);
 done:

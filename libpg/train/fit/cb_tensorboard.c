@@ -266,7 +266,7 @@ static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
 
 static void begin_epoch(board *b, const pg__fit *f)
 {
-    b->steps_before = f->t->compiled.optimiser.iterations;
+    b->steps_before = f->t->compiled.optimizer.iterations;
     b->epoch_began = b->batch_began = pg__now();
 }
 
@@ -342,7 +342,7 @@ static const char *of_validation(const char *name)
 
 static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *err)
 {
-    const uint64_t steps = f->t->compiled.optimiser.iterations;
+    const uint64_t steps = f->t->compiled.optimizer.iterations;
     pg_status st = PG_OK;
     for (size_t i = 0; i < logs->n; i++)
         if (of_validation(logs->names[i]))
@@ -350,7 +350,7 @@ static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *er
                        "_vs_iterations", steps, logs->values[i], err));
     for (size_t i = 0; i < logs->n; i++) {
         const char *name = logs->names[i], *val = of_validation(name);
-        if (f->t->compiled.optimiser.schedule && strcmp(name, f->rate_name) == 0)
+        if (f->t->compiled.optimizer.schedule && strcmp(name, f->rate_name) == 0)
             name = "learning_rate"; /* whatever its name in the logs */
         PG_TRY(put(val ? &b->validation : &b->train, "epoch_", val ? val : name, "", f->epoch,
                    logs->values[i], err));

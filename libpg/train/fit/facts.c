@@ -60,7 +60,7 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
                  {"weighted_metrics", "weighted metrics"}};
     pg__str text = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__compiled_text(&text, t, &t->compiled.optimiser, 0, err));
+    PG_TRY(pg__compiled_text(&text, t, &t->compiled.optimizer, 0, err));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const pg__json_span s = pg__json_member(text.s, (pg__json_span){0, text.n}, parts[i].key);
         PG_TRY(put(out, parts[i].name, text.s + s.off, s.n, err));

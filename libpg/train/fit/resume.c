@@ -47,11 +47,11 @@ int pg__resume_is_due(const pg__resume *r)
 
 /* ---- the state ---- */
 
-static void keep_optimiser(pg_trainer *t, pg__archive *a)
+static void keep_optimizer(pg_trainer *t, pg__archive *a)
 {
-    pg__archive_real(a, &t->compiled.optimiser.lr);
-    pg__archive_u64(a, &t->compiled.optimiser.iterations);
-    pg__archive_real(a, &t->compiled.optimiser.nadam_product);
+    pg__archive_real(a, &t->compiled.optimizer.lr);
+    pg__archive_u64(a, &t->compiled.optimizer.iterations);
+    pg__archive_real(a, &t->compiled.optimizer.nadam_product);
     pg__archive_u64(a, &t->loop.n_moves);
     pg__archive_real(a, &t->compiled.scale.now);
     pg__archive_u64(a, &t->compiled.scale.n_good);
@@ -72,7 +72,7 @@ static void keep_all(pg__resume *r, pg__archive *a)
 {
     keep_kind(r, a);
     r->keep(r->run, a);
-    keep_optimiser(r->fit->t, a);
+    keep_optimizer(r->fit->t, a);
     pg__archive_u64(a, &r->fit->t->loop.state_rows);
     pg__archive_int(a, &r->fit->stops);
     pg__calls_keep(r->fit, a);

@@ -40,7 +40,7 @@ static pg_status add_limit(pg__str *out, const char *key, double v, int always, 
     return always ? pg__str_printf(out, err, ", \"%s\": null", key) : PG_OK;
 }
 
-static pg_status add_ftrl(pg__str *out, const pg__optimiser *o, pg_err *err)
+static pg_status add_ftrl(pg__str *out, const pg__optimizer *o, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(add_number(out, "learning_rate_power", o->lr_power, err));
@@ -53,7 +53,7 @@ done:
     return st;
 }
 
-static pg_status add_average(pg__str *out, const pg__optimiser *o, pg_err *err)
+static pg_status add_average(pg__str *out, const pg__optimizer *o, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(add_flag(out, "use_ema", o->use_ema, err));
@@ -65,7 +65,7 @@ done:
     return st;
 }
 
-static pg_status add_rules(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
+static pg_status add_rules(pg__str *out, const pg__optimizer *o, pg__era era, pg_err *err)
 {
     const int is_sgd = strcmp(o->name, "SGD") == 0, is_rms = strcmp(o->name, "RMSprop") == 0;
     const int tensorflow = era >= PG__ERA_OLD, is_ftrl = strcmp(o->name, "Ftrl") == 0;
@@ -97,11 +97,11 @@ done:
 }
 
 /* Standalone Keras has no schedules: its files hold the current rate. */
-static pg_status add_rate(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
+static pg_status add_rate(pg__str *out, const pg__optimizer *o, pg__era era, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!o->schedule || era < PG__ERA_OLD)
-        return add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", pg__optimiser_rate(o),
+        return add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", pg__optimizer_rate(o),
                           err);
     PG_TRY(pg__str_puts(out, ", \"learning_rate\": ", err));
     PG_TRY(pg__schedule_put(out, o->schedule, era != PG__ERA_OLD, err));
@@ -109,7 +109,7 @@ done:
     return st;
 }
 
-static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__optimiser *o,
+static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__optimizer *o,
                                pg_err *err)
 {
     const pg__era era = pg__era_of(t);
@@ -328,7 +328,7 @@ done:
     return st;
 }
 
-pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, int in_h5,
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimizer *o, int in_h5,
                             pg_err *err)
 {
     const int built =

@@ -7,7 +7,7 @@
 /* The trainer's training_config, as its Keras writes it, with the values of `o`, the trainer's
  * optimizer at some point in time. in_h5: for a legacy full .h5, in which Keras 2.15 describes its
  * metrics. */
-pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, int in_h5,
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimizer *o, int in_h5,
                             pg_err *err);
 
 /* A file's settings, in the form of pg_train_opts; empty: not given. */

@@ -75,7 +75,7 @@ static pg_status prove_entry(void *ctx, const pg__state_entry *e, pg_store *file
                              pg_err *err)
 {
     const proving *p = ctx;
-    const pg__optimiser *o = &p->s->optimiser;
+    const pg__optimizer *o = &p->s->optimizer;
     const double want = e->kind == PG__STATE_STEPS  ? (double)o->iterations
                         : e->kind == PG__STATE_RATE ? (double)(float)o->lr
                                                     : (double)(float)o->nadam_product;
@@ -101,7 +101,7 @@ static pg_status prove_state(proving *p, pg_store *file, pg_err *err)
     PG_TRY(pg__state_walk(&found, &n, p->s->t, file, prove_entry, p, err));
     if (!found)
         PG_FAIL(PG_E_MISMATCH, "read back, its optimizer state (%zu tensors) is not that of %s", n,
-                p->s->optimiser.name);
+                p->s->optimizer.name);
 done:
     return st;
 }

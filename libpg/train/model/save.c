@@ -38,9 +38,9 @@ typedef struct shown {
     size_t n, cap;
 } shown;
 
-static const pg__optimiser *optimiser_of(const shown *s)
+static const pg__optimizer *optimizer_of(const shown *s)
 {
-    return s->from ? &s->from->optimiser : &s->t->compiled.optimiser;
+    return s->from ? &s->from->optimizer : &s->t->compiled.optimizer;
 }
 
 /* n bytes of a parameter's values, in the device's type. */
@@ -148,7 +148,7 @@ done:
 
 static piece piece_of(const shown *s, const pg__state_entry *e)
 {
-    const pg__optimiser *o = optimiser_of(s);
+    const pg__optimizer *o = optimizer_of(s);
     piece p = {.kind = NUMBER};
     switch (e->kind) {
     case PG__STATE_STEPS: p.number.i64 = (int64_t)o->iterations; break;
@@ -239,7 +239,7 @@ static pg_status show_training(pg_store *store, shown *s, int zip, pg_err *err)
     if (n_losses == 0) /* opened for predictions, so never compiled */
         return PG_OK;
     PG_TRY(show_state(store, s, err));
-    PG_TRY(pg__compiled_text(&text, s->t, optimiser_of(s), !zip, err));
+    PG_TRY(pg__compiled_text(&text, s->t, optimizer_of(s), !zip, err));
     PG_TRY(pg__store_set_text(store, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));
 done:
     pg__str_fini(&text);

@@ -28,14 +28,14 @@
 
 static int is(const pg_trainer *t, const char *name)
 {
-    return strcmp(t->compiled.optimiser.name, name) == 0;
+    return strcmp(t->compiled.optimizer.name, name) == 0;
 }
 
 pg__era pg__era_of(const pg_trainer *t)
 {
     if (t->net.rules->keras3)
         return PG__ERA_THREE;
-    if (!t->compiled.optimiser.legacy)
+    if (!t->compiled.optimizer.legacy)
         return PG__ERA_NEW;
     if (!t->net.rules->clip_all_together) /* not in standalone Keras */
         return PG__ERA_OLD;
@@ -95,8 +95,8 @@ done:
 pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
                             pg_err *err)
 {
-    const pg__optimiser *o = &t->compiled.optimiser;
-    const size_t n_slots = pg__optimiser_of(pg__optimiser_kind_of(o))->n_slots;
+    const pg__optimizer *o = &t->compiled.optimizer;
+    const size_t n_slots = pg__optimizer_of(pg__optimizer_kind_of(o))->n_slots;
     const int later = era == PG__ERA_NEW || era == PG__ERA_THREE;
     const int by_param = is(t, "Ftrl") || (later && !is(t, "RMSprop") && n_slots >= 2);
     const int zeros = (strcmp(t->net.rules->name, "2.0") != 0) == as_written;
@@ -114,7 +114,7 @@ pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era er
     if (by_param)
         PG_TRY(add_pairs(out, t, err));
     for (size_t slot = by_param ? 2 : 0; slot < n_slots; slot++)
-        if (pg__optimiser_uses_slot(o, slot))
+        if (pg__optimizer_uses_slot(o, slot))
             PG_TRY(add_all(out, t, PG__STATE_SLOT, slot, err));
     if (zeros && is(t, "Adam") && !o->amsgrad && era <= PG__ERA_2_3)
         PG_TRY(add_all(out, t, PG__STATE_ZERO, 2, err));
@@ -153,7 +153,7 @@ static const char *slot_word(const pg_trainer *t, pg__era era, size_t slot)
 static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg__state_kind kind,
                              pg_err *err)
 {
-    const char *name = t->compiled.optimiser.name;
+    const char *name = t->compiled.optimizer.name;
     if (kind == PG__STATE_RATE)
         return pg__str_printf(out, err, "%s/learning_rate", name);
     if (kind == PG__STATE_PRODUCT)
@@ -166,7 +166,7 @@ static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg_
 pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
                          pg_err *err)
 {
-    const char *name = t->compiled.optimiser.name, *weight = "", *word = slot_word(t, era, e->slot);
+    const char *name = t->compiled.optimizer.name, *weight = "", *word = slot_word(t, era, e->slot);
     if (e->kind < PG__STATE_SLOT)
         return scalar_name(out, t, era, e->kind, err);
     for (size_t i = 0; i < t->vars.n_params; i++)
@@ -249,11 +249,11 @@ static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *f
         return PG_OK;
     PG_TRY(pg__state_number(&v, file, i, err));
     if (e->kind == PG__STATE_RATE) {
-        t->compiled.optimiser.lr = v;
+        t->compiled.optimizer.lr = v;
     } else if (e->kind == PG__STATE_PRODUCT) {
-        t->compiled.optimiser.nadam_product = v;
+        t->compiled.optimizer.nadam_product = v;
     } else if (v >= 0 && v < 9e15) {
-        t->compiled.optimiser.iterations = (uint64_t)v;
+        t->compiled.optimizer.iterations = (uint64_t)v;
     } else {
         PG_FAIL(PG_E_FORMAT, "%s: %g is not a number of updates",
                 PG_SHOW(pg_store_state(file, i)->name), v);
@@ -347,17 +347,17 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
         goto done;
     PG_TRY(pg__state_walk(&taken, &n, t, file, take_entry, &k, err));
     if (taken && !k.has_product)
-        pg__optimiser_recount(&t->compiled.optimiser);
+        pg__optimizer_recount(&t->compiled.optimizer);
     if (taken)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: continues after %s update%s of %s",
-                               PG_SHOW(name), PG_NUM(t->compiled.optimiser.iterations),
-                               t->compiled.optimiser.iterations == 1 ? "" : "s",
-                               t->compiled.optimiser.name));
+                               PG_SHOW(name), PG_NUM(t->compiled.optimizer.iterations),
+                               t->compiled.optimizer.iterations == 1 ? "" : "s",
+                               t->compiled.optimizer.name));
     else if (n > 0)
         PG_TRY(
             pg__strs_printf(&t->report.notes, err,
                             "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
-                            PG_SHOW(name), n, t->compiled.optimiser.name));
+                            PG_SHOW(name), n, t->compiled.optimizer.name));
 done:
     return st;
 }

@@ -96,9 +96,9 @@ done:
 }
 
 /* Rules that change a variable whose gradient is 0, where Keras leaves rows without a gradient. */
-static int moves_without_gradient(const pg__optimiser *o)
+static int moves_without_gradient(const pg__optimizer *o)
 {
-    switch (pg__optimiser_kind_of(o)) {
+    switch (pg__optimizer_kind_of(o)) {
     case PG__OPT_sgd_momentum:
     case PG__OPT_adadelta:
     case PG__OPT_adamax:
@@ -114,7 +114,7 @@ static int moves_without_gradient(const pg__optimiser *o)
  * older optimizers change only the rows in the list. */
 static pg_status note_listed_ids(pg_trainer *t, pg_err *err)
 {
-    const pg__optimiser *o = &t->compiled.optimiser;
+    const pg__optimizer *o = &t->compiled.optimizer;
     const int clips = o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
     const int apart = o->legacy && t->net.rules->rows_apart && moves_without_gradient(o);
     pg_status st = PG_OK;
@@ -176,9 +176,9 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     if (pg__is_sharded(t->ranks))
         pg__buckets_cut(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
-        if (!pg__optimiser_uses_slot(&t->compiled.optimiser, s))
+        if (!pg__optimizer_uses_slot(&t->compiled.optimizer, s))
             continue;
-        const double start = pg__optimiser_slot_start(&t->compiled.optimiser, s);
+        const double start = pg__optimizer_slot_start(&t->compiled.optimizer, s);
         if (pg__is_sharded(t->ranks)) {
             PG_TRY(pg__opt_shard_alloc(t, &t->vars.slots[s], start, err));
             continue;
@@ -209,14 +209,14 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
         }
         st = PG_OK;
         if (t->compiled.schedule)
-            t->compiled.optimiser.lr = pg__schedule_at(t->compiled.schedule, 0);
+            t->compiled.optimizer.lr = pg__schedule_at(t->compiled.schedule, 0);
     }
     if (asked) {
         pg__schedule_free(t->compiled.schedule);
         t->compiled.schedule = NULL;
-        PG_TRY(pg__schedule_parse(&t->compiled.schedule, asked, t->compiled.optimiser.lr, err));
+        PG_TRY(pg__schedule_parse(&t->compiled.schedule, asked, t->compiled.optimizer.lr, err));
     }
-    PG_TRY(pg__optimiser_follow(&t->compiled.optimiser, t->compiled.schedule, err));
+    PG_TRY(pg__optimizer_follow(&t->compiled.optimizer, t->compiled.schedule, err));
     if (t->compiled.schedule && pg__era_of(t) <= PG__ERA_2_3)
         PG_TRY(pg__strs_printf(&t->report.notes, err,
                                "Keras %s has no %s: full models will store the current rate",
@@ -225,7 +225,7 @@ done:
     return st;
 }
 
-static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+static pg_status read_optimizer(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int legacy = o->optimizer_rules == 0 ? -1 : o->optimizer_rules == 1;
     const pg__json *own = NULL;
@@ -234,9 +234,9 @@ static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *e
     if (o->optimizer_json) {
         PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
         own = pg__loss_scale_of(&t->compiled.scale, j);
-        PG_TRY(pg__optimiser_of_json(&t->compiled.optimiser, own, t->net.rules, legacy, err));
+        PG_TRY(pg__optimizer_of_json(&t->compiled.optimizer, own, t->net.rules, legacy, err));
     } else {
-        PG_TRY(pg__optimiser_parse(&t->compiled.optimiser, o->optimizer ? o->optimizer : "RMSprop",
+        PG_TRY(pg__optimizer_parse(&t->compiled.optimizer, o->optimizer ? o->optimizer : "RMSprop",
                                    t->net.rules, legacy, err));
     }
     PG_TRY(read_schedule(t, o->schedule, own, err));
@@ -359,7 +359,7 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
         if (!o.weighted_metrics && said.weighted_metrics.n)
             o.weighted_metrics = said.weighted_metrics.s;
     }
-    PG_TRY(read_optimiser(t, &o, err));
+    PG_TRY(read_optimizer(t, &o, err));
     PG_TRY(read_objectives(t, &o, err));
 done:
     pg__compiled_fini(&said);
@@ -426,7 +426,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     else if (pg_store_n_state(own) > 0)
         PG_TRY(pg__strs_printf(&t->report.notes, err,
                                "%s: its optimizer's state is left out: %s starts anew",
-                               PG_SHOW(o->model), t->compiled.optimiser.name));
+                               PG_SHOW(o->model), t->compiled.optimizer.name));
 done:
     pg_store_close(given);
     return st;
@@ -494,7 +494,7 @@ done:
 
 int pg_trainer_is_untrained(const pg_trainer *t)
 {
-    return t->vars.drawn && t->compiled.optimiser.iterations == 0;
+    return t->vars.drawn && t->compiled.optimizer.iterations == 0;
 }
 
 size_t pg_trainer_n_notes(const pg_trainer *t)

@@ -168,7 +168,7 @@ done:
 /* Times real updates and undoes them. */
 static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
 {
-    const pg__optimiser optimiser = t->compiled.optimiser;
+    const pg__optimizer optimizer = t->compiled.optimizer;
     const pg__loss_scale scale = t->compiled.scale;
     const int stops = t->loop.stops_on_nan, found = t->loop.nan_found;
     pg__snapshot *before = NULL;
@@ -179,7 +179,7 @@ static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
     t->loop.is_trial = 1;
     t->loop.stops_on_nan = stops;
     t->loop.nan_found = found;
-    t->compiled.optimiser = optimiser;
+    t->compiled.optimizer = optimizer;
     t->compiled.scale = scale;
     const pg_status whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
     st = st == PG_OK ? whole : st;

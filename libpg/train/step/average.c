@@ -75,5 +75,5 @@ pg_status pg__average_swap(pg_trainer *t, pg_err *err)
 
 pg_status pg__average_finish(pg_trainer *t, pg_err *err)
 {
-    return pg__optimiser_finalizes(&t->compiled.optimiser) ? move_all(t, 0, err) : PG_OK;
+    return pg__optimizer_finalizes(&t->compiled.optimizer) ? move_all(t, 0, err) : PG_OK;
 }

@@ -64,7 +64,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
     const uint64_t uncounted = t->net.rules->keras3 ? t->compiled.scale.n_skipped : 0;
-    const uint64_t n_steps = t->compiled.optimiser.iterations + uncounted;
+    const uint64_t n_steps = t->compiled.optimizer.iterations + uncounted;
     const void **seeds = job->pointers + t->net.n_inputs + 4 * t->net.n_outputs;
     *lf = (pg__lane_frame){.numbers = {LOW(t->loop.seed), HIGH(t->loop.seed), LOW(n_steps),
                                        HIGH(n_steps), LOW(job->lane.first), HIGH(job->lane.first)}};

@@ -148,7 +148,7 @@ static void skip(pg_trainer *t)
     s->n_skipped++;
     s->now = s->now / 2 < 1 ? 1 : s->now / 2;
     if (!t->net.rules->keras3)
-        t->compiled.optimiser.iterations++;
+        t->compiled.optimizer.iterations++;
 }
 
 /* On each device that has the gradients, or its part of them. */

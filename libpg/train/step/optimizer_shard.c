@@ -24,7 +24,7 @@ int pg__is_sharded(const struct pg__ranks *ranks)
 
 int pg__opt_shard_whole_sums(const pg__trainer_compiled *compiled)
 {
-    const pg__optimiser *o = &compiled->optimiser;
+    const pg__optimizer *o = &compiled->optimizer;
     return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 

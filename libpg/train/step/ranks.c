@@ -232,12 +232,12 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
     const double numbers[] = {
         (double)o->seed,          o->deterministic,  (double)t->pool.cut.n_lanes,
-        t->net.bn_sync,           t->net.precision,  (double)t->compiled.optimiser.lr,
+        t->net.bn_sync,           t->net.precision,  (double)t->compiled.optimizer.lr,
         (double)t->vars.n_params, o->shard_optimizer};
     sameness s = {.version = hash_text(0, pg_version()),
                   .model = hash_text(0, t->net.graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};
-    const char *const texts[] = {t->compiled.optimiser.name,
+    const char *const texts[] = {t->compiled.optimizer.name,
                                  o->optimizer,
                                  o->optimizer_json,
                                  o->schedule,
@@ -348,8 +348,8 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t->ranks); s++)
         PG_TRY(share_flat(t, &t->vars.slots[s], err));
     PG_TRY(pg__ranks_known(t->ranks, pg__opt_shard_same(t->ranks, err), err));
-    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->compiled.optimiser.iterations,
-                              sizeof t->compiled.optimiser.iterations, "the steps of rank 0", err));
+    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->compiled.optimizer.iterations,
+                              sizeof t->compiled.optimizer.iterations, "the steps of rank 0", err));
     t->vars.version++;
 done:
     return st;

@@ -55,8 +55,8 @@ pg_run pg__run_of(const pg_trainer *t)
                 .output = shape_of(low, low->outputs[0]),
                 .n_inputs = t->net.n_inputs,
                 .n_outputs = t->net.n_outputs,
-                .optimizer = t->compiled.optimiser.name,
-                .learning_rate = pg__optimiser_rate(&t->compiled.optimiser)};
+                .optimizer = t->compiled.optimizer.name,
+                .learning_rate = pg__optimizer_rate(&t->compiled.optimizer)};
     for (size_t i = 0; i < m->n_layers; i++)
         r.n_layers += (size_t)(strcmp(m->layers[i].class_name, "InputLayer") != 0);
     for (size_t i = 0; i < t->vars.n_params; i++) {

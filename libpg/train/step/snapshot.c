@@ -44,7 +44,7 @@ static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *er
     pg_status st = PG_OK;
     atomic_store(&s->n_users, 1);
     s->t = t;
-    s->optimiser = t->compiled.optimiser;
+    s->optimizer = t->compiled.optimizer;
     s->n_moves = t->loop.n_moves;
     s->n_bytes = (size_t)flat_bytes(t);
     PG_TRY(copy(t, &s->params, &t->vars.params, s->n_bytes, err));

@@ -8,7 +8,7 @@
 typedef struct pg__snapshot {
     _Atomic unsigned n_users;
     pg_trainer *t; /* used only for what never changes in a run: graph, names, shapes */
-    pg__optimiser optimiser;
+    pg__optimizer optimizer;
     uint64_t n_moves;
     size_t n_bytes;                     /* of each flat: laid out as on the device */
     int has_slot[PG_MAX_SLOTS];         /* 0: there is no such slot, or slots were not wanted */

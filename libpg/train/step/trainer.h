@@ -190,7 +190,7 @@ typedef struct pg__trainer_compiled {
     pg__loss_scale scale;
     pg__objective *objectives;
     double *loss_weights;
-    pg__optimiser optimiser;
+    pg__optimizer optimizer;
     pg__schedule *schedule;                   /* of the learning rate, or NULL */
     char *metric_text, *weighted_metric_text; /* resolved once the data are known */
     pg__metric *metrics;

@@ -21,7 +21,7 @@ typedef struct work {
     pg_trainer *t;
     size_t device, n_parts; /* where it runs, and in how many parallel parts */
     pg__flat *grads;        /* the sum on that device */
-    pg__optimiser_kind kind;
+    pg__optimizer_kind kind;
     pg__update update;
     double *norms;  /* per parameter: sum of squares */
     double *scales; /* per parameter */
@@ -205,7 +205,7 @@ BY_VARIABLE(constrain)
 
 /* ---- clipping ---- */
 
-static int clips(const pg__optimiser *o)
+static int clips(const pg__optimizer *o)
 {
     return o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
 }
@@ -214,7 +214,7 @@ static int clips(const pg__optimiser *o)
  * standalone Keras clipnorm too). */
 static pg__norm_limits norms_of(const pg_trainer *t)
 {
-    const pg__optimiser *o = &t->compiled.optimiser;
+    const pg__optimizer *o = &t->compiled.optimizer;
     const int standalone = t->net.rules->clip_all_together;
     return (pg__norm_limits){.each = standalone ? 0 : o->clipnorm,
                              .together =
@@ -276,7 +276,7 @@ done:
  * before norms, standalone Keras after. */
 static pg_status clip_both_ways(work *w, pg_err *err)
 {
-    const pg__optimiser *o = &w->t->compiled.optimiser;
+    const pg__optimizer *o = &w->t->compiled.optimizer;
     const pg__norm_limits none = {0}, norms = norms_of(w->t);
     const int by_norm = o->clipnorm > 0 || o->global_clipnorm > 0;
     const int standalone = w->t->net.rules->clip_all_together;
@@ -329,7 +329,7 @@ static pg_status update_variables(work *w, pg_err *err)
     pg_status st = PG_OK;
     if (t->vars.has_regularizers)
         PG_TRY(meet(w, regularise_all, err));
-    if (clips(&t->compiled.optimiser))
+    if (clips(&t->compiled.optimizer))
         PG_TRY(clip_gradients(w, err));
     PG_TRY(meet(w, update_range, err));
 done:
@@ -418,7 +418,7 @@ done:
 
 static int needs_variables(const pg_trainer *t)
 {
-    return t->vars.has_regularizers || t->vars.has_constraints || clips(&t->compiled.optimiser);
+    return t->vars.has_regularizers || t->vars.has_constraints || clips(&t->compiled.optimizer);
 }
 
 /* Every device applies the same updates to its copy, from the same sum; its own thread queues them
@@ -510,7 +510,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
     work w = {.t = t,
               .n_parts = t->devs.backend->host_memory ? t->pool.n_threads : 1,
-              .kind = pg__optimiser_kind_of(&t->compiled.optimiser)};
+              .kind = pg__optimizer_kind_of(&t->compiled.optimizer)};
     int skips = 0;
     pg_status st = PG_OK;
     t->compiled.scale.skipped = 0;
@@ -527,7 +527,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
         t->vars.grads = NULL;
         goto done;
     }
-    w.update = pg__optimiser_step(&t->compiled.optimiser);
+    w.update = pg__optimizer_step(&t->compiled.optimizer);
     PG_TRY(apply(&w, err));
 done:
     return st;

@@ -29,7 +29,7 @@ static void each_one_has_every_function(void **state)
         assert_int_equal(isa, i);
         for (size_t k = 0; k < PG__N_OPS; k++)
             assert_non_null(pg__isa_fns_of(isa)->ops[k]);
-        for (size_t k = 0; k < PG__N_OPTIMISERS; k++)
+        for (size_t k = 0; k < PG__N_OPTIMIZERS; k++)
             assert_non_null(pg__isa_fns_of(isa)->updates[k]);
         for (int other = 0; other < i; other++)
             if (pg__isa_present((pg__isa)other))

@@ -200,7 +200,7 @@ static double *train(a_run *r, pg_status expected, size_t *n)
     if (pg_fit(t, data, &r->fit, &cb, &err) != expected)
         fail_msg("%s", err.msg);
     r->scale = t->compiled.scale;
-    r->iterations = t->compiled.optimiser.iterations;
+    r->iterations = t->compiled.optimizer.iterations;
     double *v = weights_of(t, t, n);
     pg_data_close(data);
     pg_trainer_close(t);

@@ -92,7 +92,7 @@ static void a_run_begun_on_the_cpu_gets_the_first_scale(void **state)
     assert_true(t->compiled.scale.is_used && t->compiled.scale.now == 32768);
     assert_int_equal(t->compiled.scale.n_skipped, 0);
     assert_int_equal(t->compiled.scale.n_good, 3);
-    assert_int_equal(t->compiled.optimiser.iterations, 4);
+    assert_int_equal(t->compiled.optimizer.iterations, 4);
     assert_finite(t);
     pg_trainer_close(t);
     unlink(model);

@@ -171,7 +171,7 @@ static void a_given_optimizer_starts_anew(void **state)
     snprintf(path, sizeof path, "%s/files/keras-2.2.4/cnn4-g2/expected_model.h5", pg_testdata);
     assert_ok(pg_trainer_open(&t, &(pg_train_opts){.model = path, .optimizer = "adam"}, NULL));
     assert_non_null(strstr(pg_trainer_note(t, 0), "left out"));
-    assert_int_equal(t->compiled.optimiser.iterations, 0);
+    assert_int_equal(t->compiled.optimizer.iterations, 0);
     pg_trainer_close(t);
 }
 

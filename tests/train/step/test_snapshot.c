@@ -101,7 +101,7 @@ static void files_hold_what_was_when_it_was_taken(void **state)
         assert_ok(pg__snapshot_take(&s, t, 1, &err));
         job.order.from = s;
         assert_ok(pg__writer_give(w, &(pg__write_job){&job, save_job, save_done, NULL}, &err));
-        t->compiled.optimiser.lr = t->compiled.optimiser.lr * 0.5;
+        t->compiled.optimizer.lr = t->compiled.optimizer.lr * 0.5;
         train(t, 1);
         if (pg__writer_wait(w, &err) != PG_OK)
             fail_msg("%s", err.msg);
@@ -195,9 +195,9 @@ static void a_proof_sees_every_difference(void **state)
         slots[0] ^= 1;
         assert_refuted(t, s, path.s, "it differs from what was trained");
         slots[0] ^= 1;
-        s->optimiser.iterations++;
+        s->optimizer.iterations++;
         assert_refuted(t, s, path.s, "and not");
-        s->optimiser.iterations--;
+        s->optimizer.iterations--;
     }
     pg__snapshot_drop(s);
     pg_trainer_close(t);

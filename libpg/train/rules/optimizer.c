@@ -1,6 +1,6 @@
-/* optimiser.c - optimizers by Keras' names and config keys, and the numbers of each step. Sources:
+/* optimizer.c - optimizers by Keras' names and config keys, and the numbers of each step. Sources:
  * keras/optimizers and keras/optimizers/legacy of 2.15; standalone Keras 2.0.9 and 2.3.1. */
-#include "train/rules/optimiser.h"
+#include "train/rules/optimizer.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -22,11 +22,11 @@ static const struct {
 } keys[] = {
 #define NUMBER(key, field, of)                     \
     {                                              \
-        key, offsetof(pg__optimiser, field), 0, of \
+        key, offsetof(pg__optimizer, field), 0, of \
     }
 #define FLAG(key, field, of)                       \
     {                                              \
-        key, offsetof(pg__optimiser, field), 1, of \
+        key, offsetof(pg__optimizer, field), 1, of \
     }
     NUMBER("learning_rate", lr, NULL),
     NUMBER("lr", lr, NULL),
@@ -96,14 +96,14 @@ static pg_status refuse_name(const char *name, size_t len, pg_err *err)
     return PG_E_ARG;
 }
 
-static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
+static pg_status set_defaults(pg__optimizer *o, const char *name, size_t len,
                               const pg__rules *rules, int legacy, pg_err *err)
 {
     const int standalone = rules->clip_all_together; /* 2.0 to 2.3 */
     for (size_t i = 0; i < N_KNOWN; i++) {
         if (strlen(known[i].name) != len || strncasecmp(name, known[i].name, len) != 0)
             continue;
-        *o = (pg__optimiser){.name = known[i].name,
+        *o = (pg__optimizer){.name = known[i].name,
                              .legacy = legacy < 0 ? !rules->new_optimizers : legacy,
                              .lr = standalone ? known[i].old_lr : known[i].lr,
                              .rho = known[i].rho,
@@ -128,7 +128,7 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
 }
 
 /* Does this optimizer have key i? */
-static int has_key(const pg__optimiser *o, size_t i)
+static int has_key(const pg__optimizer *o, size_t i)
 {
     const size_t n = strlen(o->name);
     for (const char *s = keys[i].of; s; s = strchr(s, ' '), s = s ? s + 1 : NULL)
@@ -137,7 +137,7 @@ static int has_key(const pg__optimiser *o, size_t i)
     return keys[i].of == NULL;
 }
 
-static pg_status refuse_key(const pg__optimiser *o, const char *key, size_t len, pg_err *err)
+static pg_status refuse_key(const pg__optimizer *o, const char *key, size_t len, pg_err *err)
 {
     const char *own[N_KEYS];
     size_t n = 0;
@@ -150,7 +150,7 @@ static pg_status refuse_key(const pg__optimiser *o, const char *key, size_t len,
     return pg__list_known(err, PG_E_ARG, own, n);
 }
 
-static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v, pg_err *err)
+static pg_status set_key(pg__optimizer *o, const char *key, size_t len, double v, pg_err *err)
 {
     for (size_t i = 0; i < N_KEYS; i++) {
         if (strlen(keys[i].key) != len || strncmp(key, keys[i].key, len) != 0 || !has_key(o, i))
@@ -176,7 +176,7 @@ static int is_mistake(const char *key)
 }
 
 /* Up to 2.10 all numbers are float32 variables, later only the learning rate. */
-static void round_numbers(pg__optimiser *o)
+static void round_numbers(pg__optimizer *o)
 {
     o->lr = as_float(o->lr);
     for (size_t i = 0; o->legacy && i < N_KEYS; i++)
@@ -187,7 +187,7 @@ static void round_numbers(pg__optimiser *o)
 }
 
 /* Refuses invalid settings of the moving average. */
-static pg_status check_average(const pg__optimiser *o, pg_err *err)
+static pg_status check_average(const pg__optimizer *o, pg_err *err)
 {
     if (!(o->ema_momentum >= 0 && o->ema_momentum <= 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum must lie between 0 and 1",
@@ -199,7 +199,7 @@ static pg_status check_average(const pg__optimiser *o, pg_err *err)
     return PG_OK;
 }
 
-static pg_status check_ftrl(const pg__optimiser *o, pg_err *err)
+static pg_status check_ftrl(const pg__optimizer *o, pg_err *err)
 {
     if (strcmp(o->name, "Ftrl") != 0)
         return PG_OK;
@@ -214,7 +214,7 @@ static pg_status check_ftrl(const pg__optimiser *o, pg_err *err)
     return PG_OK;
 }
 
-static pg_status check(pg__optimiser *o, pg_err *err)
+static pg_status check(pg__optimizer *o, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!(o->lr >= 0) || !isfinite(o->lr))
@@ -255,7 +255,7 @@ static pg_status read_value(double *out, const char *at, const char *end, pg_err
     return PG_OK;
 }
 
-pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
+pg_status pg__optimizer_parse(pg__optimizer *out, const char *text, const pg__rules *rules,
                               int legacy, pg_err *err)
 {
     const char *at = strchr(text, ':');
@@ -276,7 +276,7 @@ done:
     return st;
 }
 
-static pg_status refuse_value(const pg__optimiser *o, const char *key, const pg__json *v,
+static pg_status refuse_value(const pg__optimizer *o, const char *key, const pg__json *v,
                               const char *want, pg_err *err)
 {
     const pg__json_type type = pg__json_type_of(v);
@@ -298,7 +298,7 @@ static pg_status refuse_value(const pg__optimiser *o, const char *key, const pg_
 
 /* null means Keras' default. An object as learning rate is a schedule, which is read elsewhere; a
  * flag may be 0 or 1, as in Python. */
-static pg_status read_key(pg__optimiser *o, size_t i, const pg__json *v, pg_err *err)
+static pg_status read_key(pg__optimizer *o, size_t i, const pg__json *v, pg_err *err)
 {
     const pg__json_type type = pg__json_type_of(v);
     const char *key = keys[i].key;
@@ -313,7 +313,7 @@ static pg_status read_key(pg__optimiser *o, size_t i, const pg__json *v, pg_err 
 }
 
 /* A member of Keras' config. */
-static pg_status read_member(pg__optimiser *o, const char *key, size_t len, const pg__json *v,
+static pg_status read_member(pg__optimizer *o, const char *key, size_t len, const pg__json *v,
                              pg_err *err)
 {
     const pg__json_type type = pg__json_type_of(v);
@@ -332,7 +332,7 @@ static pg_status read_member(pg__optimiser *o, const char *key, size_t len, cons
     return PG_OK;
 }
 
-pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
+pg_status pg__optimizer_of_json(pg__optimizer *out, const pg__json *j, const pg__rules *rules,
                                 int legacy, pg_err *err)
 {
     const char *name = pg__json_get_str(j, "class_name");
@@ -350,12 +350,12 @@ done:
     return st;
 }
 
-static int is(const pg__optimiser *o, const char *name)
+static int is(const pg__optimizer *o, const char *name)
 {
     return strcmp(o->name, name) == 0;
 }
 
-pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o)
+pg__optimizer_kind pg__optimizer_kind_of(const pg__optimizer *o)
 {
     if (is(o, "RMSprop"))
         return o->legacy ? PG__OPT_rmsprop_legacy : PG__OPT_rmsprop;
@@ -376,12 +376,12 @@ pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o)
     return o->momentum > 0 ? PG__OPT_sgd_momentum : PG__OPT_sgd;
 }
 
-int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot)
+int pg__optimizer_uses_slot(const pg__optimizer *o, size_t slot)
 {
-    const pg__optimiser_kind kind = pg__optimiser_kind_of(o);
+    const pg__optimizer_kind kind = pg__optimizer_kind_of(o);
     if (slot == PG_SLOT_AVERAGE)
         return o->use_ema;
-    if (slot >= pg__optimiser_of(kind)->n_slots)
+    if (slot >= pg__optimizer_of(kind)->n_slots)
         return 0;
     if (kind == PG__OPT_adam && slot == 2)
         return o->amsgrad;
@@ -390,31 +390,31 @@ int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot)
     return 1;
 }
 
-double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot)
+double pg__optimizer_slot_start(const pg__optimizer *o, size_t slot)
 {
     return (is(o, "Adagrad") || is(o, "Ftrl")) && slot == 0 ? o->initial_accumulator : 0;
 }
 
 /* beta^t: newer rules compute in float32, older ones in double. */
-static double power(const pg__optimiser *o, double base, uint64_t t)
+static double power(const pg__optimizer *o, double base, uint64_t t)
 {
     return o->legacy ? pow(base, (double)t) : (double)powf((float)base, (float)t);
 }
 
-static double nadam_momentum(const pg__optimiser *o, uint64_t t)
+static double nadam_momentum(const pg__optimizer *o, uint64_t t)
 {
     const double c = o->legacy ? o->nadam_decay : 1;
     return o->beta_1 * (1 - 0.5 * pow(0.96, c * (double)t));
 }
 
-void pg__optimiser_recount(pg__optimiser *o)
+void pg__optimizer_recount(pg__optimizer *o)
 {
     o->nadam_product = 1;
     for (uint64_t t = 1; is(o, "Nadam") && t <= o->iterations && o->nadam_product > 0; t++)
         o->nadam_product *= nadam_momentum(o, t);
 }
 
-pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err)
+pg_status pg__optimizer_follow(pg__optimizer *o, const pg__schedule *s, pg_err *err)
 {
     if (s && o->legacy && is(o, "Nadam"))
         return pg_fail(err, PG_E_UNSUPPORTED,
@@ -423,20 +423,20 @@ pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *
     return PG_OK;
 }
 
-double pg__optimiser_rate(const pg__optimiser *o)
+double pg__optimizer_rate(const pg__optimizer *o)
 {
     return o->schedule ? pg__schedule_at(o->schedule, o->iterations) : o->lr;
 }
 
-int pg__optimiser_finalizes(const pg__optimiser *o)
+int pg__optimizer_finalizes(const pg__optimizer *o)
 {
     return o->use_ema && o->iterations > 0;
 }
 
-pg__update pg__optimiser_step(pg__optimiser *o)
+pg__update pg__optimizer_step(pg__optimizer *o)
 {
     const uint64_t t = o->iterations + 1;
-    const double rate = pg__optimiser_rate(o);
+    const double rate = pg__optimizer_rate(o);
     const double lr =
         o->decay > 0 && !is(o, "Nadam") ? rate / (1 + o->decay * (double)o->iterations) : rate;
     const double b1 = 1 - power(o, o->beta_1, t), b2 = 1 - power(o, o->beta_2, t);

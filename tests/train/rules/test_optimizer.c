@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/rules/optimiser.h"
+#include "train/rules/optimizer.h"
 
-static pg_status read_config(pg__optimiser *o, const char *name, const char *config, pg_err *err)
+static pg_status read_config(pg__optimizer *o, const char *name, const char *config, pg_err *err)
 {
     char text[512];
     const pg__rules *rules = NULL;
@@ -15,7 +15,7 @@ static pg_status read_config(pg__optimiser *o, const char *name, const char *con
     snprintf(text, sizeof text, "{\"class_name\": \"%s\", \"config\": %s}", name, config);
     assert_ok(pg__rules_of(&rules, "3.6.0", NULL));
     assert_ok(pg__json_parse(&j, text, strlen(text), NULL));
-    const pg_status st = pg__optimiser_of_json(o, j, rules, -1, err);
+    const pg_status st = pg__optimizer_of_json(o, j, rules, -1, err);
     pg__json_free(j);
     return st;
 }
@@ -55,7 +55,7 @@ static void values_of_a_wrong_type_are_refused_by_name(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pg__optimiser o;
+        pg__optimizer o;
         pg_err err = {0};
         assert_fails(PG_E_ARG, read_config(&o, cases[i].name, cases[i].config, &err), &err);
         assert_string_equal(err.msg, cases[i].want);
@@ -64,7 +64,7 @@ static void values_of_a_wrong_type_are_refused_by_name(void **state)
 
 static void what_is_not_covered_is_refused_by_name(void **state)
 {
-    pg__optimiser o;
+    pg__optimizer o;
     pg_err err = {0};
     (void)state;
     assert_fails(PG_E_UNSUPPORTED, read_config(&o, "Lamb", "{}", &err), &err);
@@ -78,7 +78,7 @@ static void what_is_not_covered_is_refused_by_name(void **state)
 
 static void null_and_schedules_and_foreign_keys_are_let_in(void **state)
 {
-    pg__optimiser o;
+    pg__optimizer o;
     pg_err err = {0};
     (void)state;
     assert_ok(
@@ -98,7 +98,7 @@ static void null_and_schedules_and_foreign_keys_are_let_in(void **state)
 
 static void keys_of_another_optimizer_are_refused(void **state)
 {
-    pg__optimiser o;
+    pg__optimizer o;
     pg_err err = {0};
     (void)state;
     assert_fails(PG_E_ARG, read_config(&o, "SGD", "{\"beta_1\": 0.9}", &err), &err);
@@ -109,15 +109,15 @@ static void keys_of_another_optimizer_are_refused(void **state)
 /* The second slot after a step by a gradient of 1. */
 static float share_of_new(const char *name, const char *config, int legacy)
 {
-    pg__optimiser o;
+    pg__optimizer o;
     pg_err err = {0};
     float w = 1, slots[3] = {0};
     const float g = 1;
     assert_ok(read_config(&o, name, config, &err));
     o.legacy = legacy;
-    const pg__update u = pg__optimiser_step(&o);
+    const pg__update u = pg__optimizer_step(&o);
     void *at[PG_SLOT_AVERAGE + 1] = {&slots[0], &slots[1], &slots[2]}; /* no moving average */
-    pg__optimiser_of(pg__optimiser_kind_of(&o))->f32(&u, &w, &g, at, 1);
+    pg__optimizer_of(pg__optimizer_kind_of(&o))->f32(&u, &w, &g, at, 1);
     return slots[1];
 }
 

@@ -1,7 +1,7 @@
-/* ref_optimisers.c - the update rules of update_real.h over all numbers. */
+/* ref_optimizers.c - the update rules of update_real.h over all numbers. */
 #include "ops/update_real.h"
 
-#define PG_OPTIMISER(name, n_slots)                                    \
+#define PG_OPTIMIZER(name, n_slots)                                    \
     void PG_UPDATE(name)(PG_UPDATE_ARGS)                               \
     {                                                                  \
         const pg__rates r = pg__rates_of(u);                           \
@@ -15,5 +15,5 @@
         for (size_t i = 0; slots[PG_SLOT_AVERAGE] && i < n; i++)       \
             pg__step_after(&r, i, w_, slots[PG_SLOT_AVERAGE]);         \
     }
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER

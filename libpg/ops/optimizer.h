@@ -1,8 +1,8 @@
-/* optimiser.h - updates flat parameters by their gradients. State has the layout of its parameter,
+/* optimizer.h - updates flat parameters by their gradients. State has the layout of its parameter,
  * so a rule is a loop over flat memory. Source: keras/optimizers and keras/optimizers/legacy of
  * 2.15, keras/src/optimizers of 3.6. */
-#ifndef PG_OPS_OPTIMISER_H
-#define PG_OPS_OPTIMISER_H
+#ifndef PG_OPS_OPTIMIZER_H
+#define PG_OPS_OPTIMIZER_H
 
 #include <stddef.h>
 
@@ -24,24 +24,24 @@ typedef struct pg__update {
     int to_average; /* parameters are set to it */
 } pg__update;
 
-typedef enum pg__optimiser_kind {
-#define PG_OPTIMISER(name, slots) PG__OPT_##name,
-#include "ops/optimisers.def"
-#undef PG_OPTIMISER
-    PG__N_OPTIMISERS
-} pg__optimiser_kind;
+typedef enum pg__optimizer_kind {
+#define PG_OPTIMIZER(name, slots) PG__OPT_##name,
+#include "ops/optimizers.def"
+#undef PG_OPTIMIZER
+    PG__N_OPTIMIZERS
+} pg__optimizer_kind;
 
 /* w, g and slots are float (f32) or double (f64) arrays of n numbers; unused slots may be NULL. */
 typedef void (*pg__update_fn)(const pg__update *u, void *w, const void *g, void *const *slots,
                               size_t n);
 
-typedef struct pg__optimiser_type {
+typedef struct pg__optimizer_type {
     const char *name;
     size_t n_slots;
     pg__update_fn f32, f64;
-} pg__optimiser_type;
+} pg__optimizer_type;
 
-const pg__optimiser_type *pg__optimiser_of(pg__optimiser_kind kind);
+const pg__optimizer_type *pg__optimizer_of(pg__optimizer_kind kind);
 
 /* Norms to which gradients are clipped: of each variable, or of all gradients together; 0: not
  * clipped. */

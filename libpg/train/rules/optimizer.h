@@ -1,15 +1,15 @@
-/* optimiser.h - an optimizer's rule, its numbers, and its step. */
-#ifndef PG_TRAIN_RULES_OPTIMISER_H
-#define PG_TRAIN_RULES_OPTIMISER_H
+/* optimizer.h - an optimizer's rule, its numbers, and its step. */
+#ifndef PG_TRAIN_RULES_OPTIMIZER_H
+#define PG_TRAIN_RULES_OPTIMIZER_H
 
 #include "base/json.h"
 #include "model/graph/rules.h"
-#include "ops/optimiser.h"
+#include "ops/optimizer.h"
 #include "train/rules/schedule.h"
 
 /* An optimizer as Keras configures it. For numbers that are float32 variables in Keras, 0.3 is
  * stored, and shown, as 0.30000001192092896. */
-typedef struct pg__optimiser {
+typedef struct pg__optimizer {
     const char *name;             /* "Adam": Keras' class name (static) */
     int legacy;                   /* rules of Keras to 2.10 */
     double lr, decay;             /* lr: as set by the user or by a callback */
@@ -24,38 +24,38 @@ typedef struct pg__optimiser {
     double nadam_decay;                 /* default 0.004 */
     uint64_t iterations;
     double nadam_product; /* of the momenta so far */
-} pg__optimiser;
+} pg__optimizer;
 
 /* From "adam", "SGD:learning_rate=0.01,momentum=0.9". legacy: 1, 0, or -1: by the rules. PG_E_ARG
  * lists the known names or keys. */
-pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
+pg_status pg__optimizer_parse(pg__optimizer *out, const char *text, const pg__rules *rules,
                               int legacy, pg_err *err);
 
 /* From a Keras config: {"class_name": "Adam", "config": {...}}; ignores unknown keys. PG_E_ARG: a
  * key of the optimizer has a value of another type. */
-pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
+pg_status pg__optimizer_of_json(pg__optimizer *out, const pg__json *j, const pg__rules *rules,
                                 int legacy, pg_err *err);
 
-pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o);
+pg__optimizer_kind pg__optimizer_kind_of(const pg__optimizer *o);
 
 /* Does the rule use the slot? Adam without amsgrad uses two of three. */
-int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot);
-double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
+int pg__optimizer_uses_slot(const pg__optimizer *o, size_t slot);
+double pg__optimizer_slot_start(const pg__optimizer *o, size_t slot);
 
 /* Lets a schedule set the learning rate (NULL: none). PG_E_UNSUPPORTED: Keras' rule takes no
  * schedule. */
-pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err);
+pg_status pg__optimizer_follow(pg__optimizer *o, const pg__schedule *s, pg_err *err);
 
 /* Are parameters set to their averages at the end of training? */
-int pg__optimiser_finalizes(const pg__optimiser *o);
+int pg__optimizer_finalizes(const pg__optimizer *o);
 
 /* The current learning rate: Keras' optimizer.learning_rate, before `decay`. */
-double pg__optimiser_rate(const pg__optimiser *o);
+double pg__optimizer_rate(const pg__optimizer *o);
 
 /* Updates what depends on the number of steps, after it was set from a file. */
-void pg__optimiser_recount(pg__optimiser *o);
+void pg__optimizer_recount(pg__optimizer *o);
 
 /* The numbers for the next step; counts the step. */
-pg__update pg__optimiser_step(pg__optimiser *o);
+pg__update pg__optimizer_step(pg__optimizer *o);
 
 #endif
