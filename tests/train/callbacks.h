@@ -70,7 +70,8 @@ static pg_status bench_open(bench *b, const pg__cb_type *type, const char *text,
 
 static void bench_close_callback(bench *b)
 {
-    b->type->close(b->self, &b->fit);
+    if (b->type->close)
+        b->type->close(b->self, &b->fit);
     pg__mem_free(b->self);
     pg__settings_fini(&b->settings);
 }
@@ -81,7 +82,7 @@ static void bench_close(bench *b)
     pg_trainer_close(b->fit.t);
 }
 
-static void bench_begin(bench *b, const pg__cb_type *type, const char *text)
+static inline void bench_begin(bench *b, const pg__cb_type *type, const char *text)
 {
     pg_err err;
     if (bench_open(b, type, text, &err) != PG_OK)
@@ -91,7 +92,7 @@ static void bench_begin(bench *b, const pg__cb_type *type, const char *text)
 }
 
 /* An epoch whose validation gave v; NAN: it had none. */
-static void bench_epoch(bench *b, size_t epoch, double v)
+static inline void bench_epoch(bench *b, size_t epoch, double v)
 {
     const double all[] = {1, 0.5, v, v, pg__fit_rate(&b->fit)};
     const double some[] = {1, 0.5, pg__fit_rate(&b->fit)};
