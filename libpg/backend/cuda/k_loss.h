@@ -261,19 +261,56 @@ PGK_FN void pgk_mean_grad(const pgk_loss_at *z, float scale)
 
 /* ---- all of them ---- */
 
+/* X(name, value, gradient): losses of a whole row. A line of ops/losses.def that stands neither
+ * here nor among the PG_MEAN_LOSSES has no PGK_KNOWS_ of its name, and this file does not compile.
+ */
+#define PGK_ROW_LOSSES(X)                                                                \
+    X(categorical_crossentropy, pgk_categorical(z), pgk_categorical_grad(z, scale))      \
+    X(categorical_focal_crossentropy, pgk_categorical_focal(z),                          \
+      pgk_categorical_focal_grad(z, scale))                                              \
+    X(categorical_hinge, pgk_categorical_hinge(z), pgk_categorical_hinge_grad(z, scale)) \
+    X(cosine_similarity, pgk_cosine(z, 0, 0), (void)pgk_cosine(z, 1, scale))             \
+    X(jaccard_distance, pgk_jaccard(z, 0, 0), (void)pgk_jaccard(z, 1, scale))            \
+    X(kl_divergence, pgk_kl(z), pgk_kl_grad(z, scale))                                   \
+    X(sparse_categorical_crossentropy, pgk_sparse(z), pgk_sparse_grad(z, scale))
+
+enum {
+#define PGK_KNOWS(name, value, grad) PGK_KNOWS_##name = 1,
+    PGK_ROW_LOSSES(PGK_KNOWS) PG_MEAN_LOSSES(PGK_KNOWS)
+#undef PGK_KNOWS
+#define PG_LOSS(name, target) +PGK_KNOWS_##name
+        PGK_N_LOSSES = 0
+#include "ops/losses.def"
+#undef PG_LOSS
+};
+
+#define PGK_MEAN_CASE(name, value, grad) case PG__LOSS_##name:
+
 PGK_FN float pgk_loss_of(const pgk_loss_at *z)
 {
     switch (z->a->attrs.kind) {
-    case PG__LOSS_categorical_crossentropy: return pgk_categorical(z);
-    case PG__LOSS_categorical_focal_crossentropy: return pgk_categorical_focal(z);
-    case PG__LOSS_sparse_categorical_crossentropy: return pgk_sparse(z);
-    case PG__LOSS_categorical_hinge: return pgk_categorical_hinge(z);
-    case PG__LOSS_kl_divergence: return pgk_kl(z);
-    case PG__LOSS_cosine_similarity: return pgk_cosine(z, 0, 0);
-    case PG__LOSS_jaccard_distance: return pgk_jaccard(z, 0, 0);
-    default: return pgk_mean(z);
+#define PGK_CASE(name, value, grad) \
+    case PG__LOSS_##name: return value;
+        PGK_ROW_LOSSES(PGK_CASE)
+#undef PGK_CASE
+        PG_MEAN_LOSSES(PGK_MEAN_CASE) return pgk_mean(z);
+    case PG__N_LOSSES: break;
+    }
+    return NAN;
+}
+
+PGK_FN void pgk_loss_grad_of(const pgk_loss_at *z, float scale)
+{
+    switch (z->a->attrs.kind) {
+#define PGK_CASE(name, value, grad) \
+    case PG__LOSS_##name: grad; break;
+        PGK_ROW_LOSSES(PGK_CASE)
+#undef PGK_CASE
+        PG_MEAN_LOSSES(PGK_MEAN_CASE) pgk_mean_grad(z, scale);
+    case PG__N_LOSSES: break;
     }
 }
+#undef PGK_MEAN_CASE
 
 PGK_FN void pgk_loss_row(const pgk_loss *a, uint64_t r)
 {
@@ -287,16 +324,7 @@ PGK_FN void pgk_loss_grad_row(const pgk_loss_grad *a, uint64_t r)
 {
     const pgk_loss_at z = {a, r, r * a->n};
     const float scale = pgk_get(a->seed, 0) * pgk_weight_of(&z);
-    switch (a->attrs.kind) {
-    case PG__LOSS_categorical_crossentropy: pgk_categorical_grad(&z, scale); break;
-    case PG__LOSS_categorical_focal_crossentropy: pgk_categorical_focal_grad(&z, scale); break;
-    case PG__LOSS_sparse_categorical_crossentropy: pgk_sparse_grad(&z, scale); break;
-    case PG__LOSS_categorical_hinge: pgk_categorical_hinge_grad(&z, scale); break;
-    case PG__LOSS_kl_divergence: pgk_kl_grad(&z, scale); break;
-    case PG__LOSS_cosine_similarity: (void)pgk_cosine(&z, 1, scale); break;
-    case PG__LOSS_jaccard_distance: (void)pgk_jaccard(&z, 1, scale); break;
-    default: pgk_mean_grad(&z, scale); break;
-    }
+    pgk_loss_grad_of(&z, scale);
 }
 
 #endif
