@@ -77,4 +77,5 @@ const pg__recogniser pg__rec_closure = {
     .doc = "home-made: slices with other arguments, fixed ranges, closures or custom classes",
     .slices = says,
     .slice_name = slice_name,
+    .not_one_each = 1, /* tf.* layers also compute the bounds */
 };

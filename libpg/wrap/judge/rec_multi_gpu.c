@@ -28,4 +28,5 @@ const pg__recogniser pg__rec_multi_gpu = {
     .doc = "keras.utils.multi_gpu_model: one Lambda {i, parts} per replica and input",
     .slices = says,
     .slice_name = slice_name,
+    .writes_names = 1,
 };

@@ -64,6 +64,9 @@ typedef struct pg__recogniser {
     /* 1 if a layer name looks like such a slice in a file without config; NULL: names show
      * nothing. */
     int (*slice_name)(const char *layer_name);
+    int not_one_each; /* other layers than slices have such names, too: their number is not that of
+                         the replicas */
+    int writes_names; /* a wrapper whose layers have names, but no config, counts as this kind */
     /* Names alone, for files without layers (PyTorch): what wrappers added to them. NULL: not of
      * this kind. */
     pg_status (*words)(pg__words *out, const pg_store *s, pg_err *err);
@@ -75,6 +78,12 @@ typedef struct pg__recogniser {
 
 /* All recognisers in table order, NULL-terminated. */
 const pg__recogniser *const *pg__recognisers(void);
+
+/* What a file without config shows by its names alone: the kind that writes such names; 1 if a
+ * layer is named like a slice; 1 if it is one of several for each replica. */
+const char *pg__named_kind(void);
+int pg__is_slice_name(const char *layer_name);
+int pg__is_not_one_each(const char *layer_name);
 
 /* Shared by recognisers (wrap/judge/roles.c). */
 

@@ -135,14 +135,6 @@ static int is_own_layer(const pg_store *s, const pg_layer *l)
     return 1;
 }
 
-static int is_slice_name(const char *name)
-{
-    for (const pg__recogniser *const *r = pg__recognisers(); *r; r++)
-        if ((*r)->slice_name && (*r)->slice_name(name))
-            return 1;
-    return 0;
-}
-
 /* The default name of a class that merges its inputs: "concatenate_1", "merge_1", "average". */
 static int has_class_name(const char *name, const char *const *classes)
 {
@@ -211,9 +203,9 @@ static pg_status sort_out(pg__names *out, const pg_store *s, pg_err *err)
     }
     for (size_t i = 0; i < pg_store_n_layers(s); i++) {
         const char *name = pg_store_layer(s, i)->name;
-        pg__strs *to = i > out->layer        ? &out->merges
-                       : is_slice_name(name) ? &out->slices
-                                             : &out->inputs;
+        pg__strs *to = i > out->layer            ? &out->merges
+                       : pg__is_slice_name(name) ? &out->slices
+                                                 : &out->inputs;
         if (i != out->layer)
             PG_TRY(pg__strs_add(to, name, strlen(name), err));
     }
@@ -243,9 +235,8 @@ static pg_status fill_finding(pg__verdict *v, const pg_store *s, pg_err *err)
     v->layer = names->layer;
     v->f.replicas = names->slices.n / names->inputs.n;
     for (size_t i = 0; i < names->slices.n; i++)
-        if (pg__rec_closure.slice_name(names->slices.v[i]))
-            v->f.replicas =
-                0; /* tf.* layers also compute the bounds, so their number says nothing */
+        if (pg__is_not_one_each(names->slices.v[i]))
+            v->f.replicas = 0;
     PG_TRY(set_template(v, pg_store_layer(s, names->layer)->name, err));
     for (size_t i = 0; i < names->slices.n; i++)
         PG_TRY(pg__finding_add(&v->f.slices, &v->f.n_slices, names->slices.v[i], err));
@@ -296,7 +287,7 @@ static pg_status by_merges(pg__verdict *v, const pg_store *s, pg_err *err)
                                "several views of its input: \"%s\" does not show which",
                                v->f.replicas, PG_SHOW(names->merges.v[0]));
     v->f.certain = names->merges_named;
-    v->f.recogniser = pg__rec_multi_gpu.name;
+    v->f.recogniser = pg__named_kind();
     PG_TRY(pg__evidence(v, err, "%s",
                         names->merges_named
                             ? "every layer after it is named like a layer inside it"

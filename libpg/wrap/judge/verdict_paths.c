@@ -304,7 +304,7 @@ pg_status pg__judge_paths(pg__verdict *v, const pg_store *s, pg_err *err)
     }
     if (v->depth) {
         v->f.verdict = PG_V_WRAPPER;
-        v->f.recogniser = pg__rec_multi_gpu.name;
+        v->f.recogniser = pg__named_kind();
         PG_TRY(pg__describe_wrapper(
             v, v->f.certain ? "parallel wrapper" : "likely a parallel wrapper", err));
     }

@@ -45,7 +45,18 @@ static void refuses_views_of_the_input(void **state)
     assert_refused("not a slice", .slices = none, .n = 2, .slice_class = "RandomFlip");
 }
 
+static void its_names_do_not_count_replicas(void **state)
+{
+    (void)state;
+    assert_true(pg__is_slice_name("tf.split") && pg__is_not_one_each("tf.split"));
+    assert_true(pg__is_not_one_each("tf_op_layer_strided_slice"));
+    assert_true(pg__is_slice_name("lambda_1"));
+    assert_false(pg__is_not_one_each("lambda_1"));
+    assert_false(pg__is_slice_name("dense_1") || pg__is_not_one_each("dense_1"));
+}
+
 PG_TEST_MAIN(cmocka_unit_test(matches_unknown_arguments_by_their_role),
+             cmocka_unit_test(its_names_do_not_count_replicas),
              cmocka_unit_test(believes_ranges_of_one_size),
              cmocka_unit_test(believes_closures_of_one_expression),
              cmocka_unit_test(refuses_views_of_the_input))

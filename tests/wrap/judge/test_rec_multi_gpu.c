@@ -33,6 +33,7 @@ static void knows_its_layer_names(void **state)
     assert_true(pg__rec_multi_gpu.slice_name("lambda_1"));
     assert_true(pg__rec_multi_gpu.slice_name("lambda"));
     assert_false(pg__rec_multi_gpu.slice_name("dense_1"));
+    assert_string_equal(pg__named_kind(), pg__rec_multi_gpu.name);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(knows_its_two_arguments),
