@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -15,8 +16,6 @@
 #include "format/kinds.h"
 #include "format/pytorch.h"
 #include "io/folder.h"
-
-#define MAX_DEPTH 32u
 
 typedef struct walk {
     pg_found *out;
@@ -139,7 +138,7 @@ static pg_status walk_folder(walk *w, unsigned depth, pg_err *err);
 static pg_status walk_below(walk *w, unsigned depth, pg_err *err)
 {
     pg_err why = {0};
-    if (depth == MAX_DEPTH) {
+    if (depth == PG_LIMIT_FOLDERS) {
         w->out->n_deep++;
         return PG_OK;
     }

@@ -3,6 +3,7 @@
  * Python objects are pickles and are refused. (numpy/lib/format.py, numpy/lib/npyio.py.) */
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -18,7 +19,7 @@
 /* A compressed member is unpacked only as far as its header goes: usually less than the first
  * guess. */
 #define LOOK_BYTES ((size_t)4 << 10)
-#define MOST_BYTES (((size_t)1 << 20) + 12)
+#define MOST_BYTES (PG_LIMIT_NPY_HEADER + 12)
 
 typedef struct array {
     pg__strided view;

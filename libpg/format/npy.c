@@ -8,12 +8,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/identify.h"
 
-#define MAX_HEADER_BYTES ((size_t)1 << 20)
-#define MAGIC            "\x93NUMPY"
+#define MAGIC "\x93NUMPY"
 
 typedef struct literal {
     const char *s;
@@ -210,7 +210,7 @@ static pg_status locate(pg__io *io, uint64_t size, uint64_t *off, size_t *n, pg_
     }
     if (size < *off || len > size - *off)
         return pg_fail(err, PG_E_FORMAT, "npy header of %" PRIu64 " bytes leaves the file", len);
-    if (len > MAX_HEADER_BYTES)
+    if (len > PG_LIMIT_NPY_HEADER)
         return pg_fail(err, PG_E_LIMIT, "npy header of %" PRIu64 " bytes", len);
     *n = (size_t)len;
     return PG_OK;

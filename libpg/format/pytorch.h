@@ -3,11 +3,12 @@
 #ifndef PG_FORMAT_PYTORCH_H
 #define PG_FORMAT_PYTORCH_H
 
+#include "base/limits.h"
 #include "base/pickle.h"
 #include "base/str.h"
 #include "store/strided.h"
 
-#define PG_PT_DEPTH 66u /* containers in containers, PG_LIMIT_PICKLE_DEPTH and the root */
+#define PG_PT_DEPTH (PG_LIMIT_PICKLE_DEPTH + 2u) /* containers in containers, and the root */
 
 /* Functions and classes that appear in state_dicts and checkpoints. */
 extern const pg__pk_global pg__pt_globals[];

@@ -129,7 +129,7 @@ static void depth_and_count_are_limited(void **state)
     for (size_t i = 0; i < n; i += 2)
         text[i] = i ? ',' : '[', text[i + 1] = '1';
     assert_fails(PG_E_LIMIT, pg__json_check(text, n, &err), &err);
-    memcpy(text, "[{}", 3); /* objects take more memory than numbers */
+    memcpy(text, "[{}", 3); /* PG_LIMIT_JSON_MEMORY: they take more than numbers */
     for (size_t i = 3; i + 3 <= n; i += 3)
         memcpy(text + i, ",{}", 3);
     assert_fails(PG_E_LIMIT, pg__json_check(text, n, &err), &err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "format/fmt_keras_h5.h"
 #include "format/h5/h5_writer.h"
@@ -610,7 +611,7 @@ static void copies_no_thousands_of_attributes(void **state)
     pg_store *s = NULL;
     pg__h5_out *h = two_layers();
     LIST(h, "a", "weight_names", "w", "b");
-    for (int i = 0; i < 4097; i++) {
+    for (int i = 0; i <= (int)PG_LIMIT_KEPT_ATTRS; i++) {
         char name[16];
         const pg__h5_attr a = {
             .name = name, .type = {.cls = PG_H5_NUMBER, .dtype = PG_I8}, .n_elems = 1, .raw = "x"};

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "format/format.h"
 #include "io/zip.h"
 
@@ -611,6 +612,26 @@ static void tells_numbers_of_any_byte_order(void **state)
     pg_store_close(s);
 }
 
+static void goes_down_a_limited_number_of_containers(void **state)
+{
+    enum { DEEP = PG_LIMIT_PICKLE_DEPTH + 2 };
+    static const char in[] = "}" STR("\1", "a"), tensor[] = V;
+    char pickle[2 + DEEP * sizeof in + sizeof tensor + 1] = "\x80\2";
+    size_t n = 2;
+    (void)state;
+    for (size_t i = 0; i < DEEP; i++, n += sizeof in - 1)
+        memcpy(pickle + n, in, sizeof in - 1);
+    memcpy(pickle + n, tensor, sizeof tensor - 1);
+    n += sizeof tensor - 1;
+    memset(pickle + n, 's', DEEP);
+    n += DEEP;
+    pickle[n++] = '.';
+    const member m[] = {{"m/data.pkl", pickle, n}, {"m/data/0", DATA, sizeof DATA - 1}, {0}};
+    pg_err err = {0};
+    pg_store *s = NULL;
+    assert_fails(PG_E_LIMIT, open_archive(&s, m, &err), &err);
+}
+
 /* A dictionary that names one value n times, which names a number n times. */
 static void looks_at_every_value_once(void **state)
 {
@@ -806,6 +827,7 @@ PG_TEST_MAIN(cmocka_unit_test(reads_what_torch_wrote),
              cmocka_unit_test(refuses_the_other_byte_order),
              cmocka_unit_test(finds_the_model_in_a_checkpoint),
              cmocka_unit_test(tells_numbers_of_any_byte_order),
+             cmocka_unit_test(goes_down_a_limited_number_of_containers),
              cmocka_unit_test(looks_at_every_value_once),
              cmocka_unit_test(keeps_one_array_of_many_names_once),
              cmocka_unit_test(asks_and_refuses_rather_than_guesses),

@@ -8,8 +8,6 @@
 #include "base/mem.h"
 #include "format/h5/h5_impl.h"
 
-#define MAX_LEVEL 16u
-
 /* The nodes of one level: address, then the parent's keys on both sides (none for the root). */
 typedef struct row {
     uint8_t *bytes;
@@ -60,7 +58,7 @@ static pg_status load_node(pg__h5 *h, const pg__h5_btree *t, uint64_t addr, node
     nd->entries = c.p;
     PG_H5_NEED(!memcmp(sig, "TREE", 4) && type == t->node_type, "no B-tree node at byte %s",
                PG_H5_NUM(addr));
-    PG_H5_NEED(nd->n <= 2 * t->k && nd->level <= MAX_LEVEL && (nd->n || !nd->level),
+    PG_H5_NEED(nd->n <= 2 * t->k && nd->level <= PG_LIMIT_BTREE_LEVEL && (nd->n || !nd->level),
                "B-tree node at byte %s: level %u, %u of %u entries", PG_H5_NUM(addr), nd->level,
                nd->n, 2 * t->k);
 done:

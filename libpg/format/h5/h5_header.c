@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "format/h5/h5_impl.h"
 
-#define MAX_MESSAGES (2 * PG_LIMIT_ATTRS)
-
 enum { NIL = 0, CONTINUATION = 0x10, REFERENCES = 0x16, LAST_KNOWN = 0x18 };
 
 /* How the blocks of the current header are written. */
@@ -55,8 +53,8 @@ static pg_status add_msg(pg__h5 *h, const pg__h5_msg *m, pg_err *err)
     pg__h5_walk *w = h->walk;
     if (m->type > LAST_KNOWN)
         PG_H5_UNCOVERED("unknown object header message %u", m->type);
-    if (w->n_msgs >= MAX_MESSAGES)
-        PG_H5_FAIL(PG_E_LIMIT, "more than %u messages in its header", MAX_MESSAGES);
+    if (w->n_msgs >= PG_LIMIT_MESSAGES)
+        PG_H5_FAIL(PG_E_LIMIT, "more than %u messages in its header", PG_LIMIT_MESSAGES);
     if (pg__mem_grow(&w->msgs, &w->cap_msgs, w->n_msgs + 1, sizeof *w->msgs))
         PG_TRY(pg__nomem(err));
     w->msgs[w->n_msgs++] = *m;

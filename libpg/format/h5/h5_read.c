@@ -1,15 +1,13 @@
 /* h5_read.c - the bytes of a dataset: from one extent, or from decoded chunks.
  *
  * Callers read a tensor row by row. A row crosses many chunks, so all chunks of a slab (those with
- * the same first coordinate) stay decoded, as far as MAX_DECODED allows. */
+ * the same first coordinate) stay decoded, as far as PG_LIMIT_DECODED_BYTES allows. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/inflate.h"
 #include "base/mem.h"
 #include "format/h5/h5_impl.h"
-
-#define MAX_DECODED ((size_t)256 << 20)
 
 enum { DEFLATE = 1, SHUFFLE, FLETCHER32 };
 
@@ -118,8 +116,8 @@ static pg_status prepare(pg__h5 *h, uint32_t chunked, const pg__h5_object *o, pg
     pg__h5_decoded_fini(d);
     const uint64_t slabs = (o->dims[0] + ch->dims[0] - 1) / ch->dims[0];
     size_t n = (size_t)(ch->n_chunks / slabs);
-    if (n > MAX_DECODED / ch->n_bytes) /* only memory */
-        n = MAX_DECODED / ch->n_bytes;
+    if (n > PG_LIMIT_DECODED_BYTES / ch->n_bytes) /* only memory */
+        n = PG_LIMIT_DECODED_BYTES / ch->n_bytes;
     n = n ? n : 1;
     d->tags = pg__mem_array(n, sizeof *d->tags);
     d->bytes = pg__mem_array(n, ch->n_bytes);

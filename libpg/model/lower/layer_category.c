@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "model/lower/layers.h"
 #include "model/lower/spatial.h"
 
-#define MAX_TOKENS  1048576  /* each is compared with each number */
 #define LARGEST_KEY 16777216 /* whole numbers beyond it are not all apart as floats */
 
 static pg__tape *tape(pg__lowering *lw)
@@ -128,9 +128,9 @@ static pg_status encode(pg__lowering *lw, const pg__layer *l, mode how, pg__val 
         return PG_OK;
     if (how != ONE_HOT && d.rank != 2)
         PG_FAIL(PG_E_MISMATCH, "\"output_mode\" takes two dimensions, not %s", PG_SHAPE(&d));
-    if (depth == 0 || depth > MAX_TOKENS)
+    if (depth == 0 || depth > PG_LIMIT_CATEGORIES)
         PG_FAIL(PG_E_LIMIT, "%s: %llu categories, at most %d are supported", PG_SHOW(l->name),
-                (unsigned long long)depth, MAX_TOKENS);
+                (unsigned long long)depth, PG_LIMIT_CATEGORIES);
     keys = pg__mem_array((size_t)depth, sizeof *keys);
     if (!keys)
         PG_TRY(pg__nomem(err));
@@ -223,9 +223,9 @@ static pg_status read_list(double **out, uint64_t *n, const pg__layer *l, const 
     pg_status st = PG_OK;
     *out = NULL;
     *n = pg__json_len(j);
-    if (pg__json_type_of(j) != PG_J_ARRAY || *n > MAX_TOKENS)
+    if (pg__json_type_of(j) != PG_J_ARRAY || *n > PG_LIMIT_CATEGORIES)
         PG_FAIL(PG_E_FORMAT, "%s: \"%s\" is not a list of at most %d numbers", PG_SHOW(l->name),
-                key, MAX_TOKENS);
+                key, PG_LIMIT_CATEGORIES);
     *out = pg__mem_array((size_t)*n, sizeof **out);
     if (!*out)
         PG_TRY(pg__nomem(err));

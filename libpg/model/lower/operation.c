@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 
@@ -188,8 +189,6 @@ static int take_numbers(const pg__json *j, const pg__dims *shape, uint32_t axis,
     return 1;
 }
 
-#define MAX_CONSTANT (1u << 20) /* elements: more than any per-channel table */
-
 pg_status pg__operation_constant(const pg__operation *o, const pg__json *arg, pg__val *out,
                                  pg_err *err)
 {
@@ -201,7 +200,7 @@ pg_status pg__operation_constant(const pg__operation *o, const pg__json *arg, pg
     for (; pg__json_type_of(j) == PG_J_ARRAY && shape.rank < PG_MAX_RANK; j = pg__json_at(j, 0))
         shape.d[shape.rank++] = pg__json_len(j);
     const uint64_t elems = pg__dims_elems(&shape);
-    if (elems == 0 || elems > MAX_CONSTANT)
+    if (elems == 0 || elems > PG_LIMIT_CONSTANT)
         return pg__operation_refuse(o, "with a constant that is not a small array", err);
     values = pg__mem_array((size_t)elems, sizeof *values);
     if (!values)

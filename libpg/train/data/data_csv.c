@@ -14,7 +14,6 @@
 #include "base/try.h"
 #include "train/data/data_impl.h"
 
-#define MAX_LINE  ((size_t)64 << 20)
 #define MAX_DIGIT 15 /* decimal digits that a double holds exactly */
 
 typedef struct table {
@@ -61,9 +60,9 @@ static pg_status next_line(text *t, char **out, pg_err *err)
         memmove(t->buf, t->buf + t->from, looked);
         t->from = 0;
         t->to = looked;
-        if (t->to > MAX_LINE)
+        if (t->to > PG_LIMIT_CSV_LINE)
             PG_FAIL(PG_E_LIMIT, "line %llu is longer than %zu bytes",
-                    (unsigned long long)t->line + 1, MAX_LINE);
+                    (unsigned long long)t->line + 1, PG_LIMIT_CSV_LINE);
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
         if (pg__mem_grow(&t->buf, &t->cap, t->to + n + 2, 1))
             return pg__nomem(err);

@@ -9,15 +9,13 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "io/folder.h"
 #include "io/image.h"
 #include "train/data/data_impl.h"
-
-#define MAX_DEPTH      32 /* of folders in a class */
-#define MAX_FILE_BYTES ((uint64_t)1 << 30)
 
 typedef struct folder {
     pg__strs files;   /* paths */
@@ -109,7 +107,7 @@ static pg_status add_class(folder *f, const char *root, int32_t class_of, pg_err
         pg__strs_fini(&pictures);
         pg__strs_fini(&found);
         PG_TRY(list_folder(folders.v[i], &found, &pictures, err));
-        if (found.n > 0 && depth_of(folders.v[i]) > depth_of(root) + MAX_DEPTH)
+        if (found.n > 0 && depth_of(folders.v[i]) > depth_of(root) + PG_LIMIT_FOLDERS)
             PG_FAIL(PG_E_LIMIT, "%s: folders are too deep", PG_SHOW(folders.v[i]));
         for (size_t k = 0; k < found.n; k++)
             PG_TRY(pg__strs_add(&folders, found.v[k], strlen(found.v[k]), err));
@@ -231,7 +229,8 @@ static pg_status read_picture(const folder *f, const char *path, float *to, pg_e
     pg_status st = PG_OK;
     PG_TRY(pg__io_open(&io, path, err)); /* its message names the file */
     const uint64_t n = pg__io_size(io);
-    st = n > MAX_FILE_BYTES ? pg_fail(err, PG_E_LIMIT, "is too large for a picture") : PG_OK;
+    st =
+        n > PG_LIMIT_PICTURE_BYTES ? pg_fail(err, PG_E_LIMIT, "is too large for a picture") : PG_OK;
     if (st == PG_OK && !(bytes = pg__mem_array((size_t)n, 1)))
         st = pg__nomem(err);
     if (st == PG_OK)

@@ -12,13 +12,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
 #include "io/io.h"
 #include "train/fit/callback.h"
-
-#define MOST_BYTES 16000000u /* of a table: a million epochs */
 
 typedef struct scheduler scheduler;
 typedef double (*rule)(const scheduler *s, size_t epoch);
@@ -116,7 +115,7 @@ static pg_status read_table(scheduler *s, const char *path, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__io_open(&io, path, err));
     const uint64_t n = pg__io_size(io);
-    if (n > MOST_BYTES)
+    if (n > PG_LIMIT_RATES_BYTES)
         PG_FAIL(PG_E_LIMIT, "%s: %llu bytes are too many for a table of learning rates",
                 PG_SHOW(path), (unsigned long long)n);
     text = pg__mem_array((size_t)n, 1);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
@@ -492,7 +493,6 @@ done:
 
 pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
 {
-    enum { MAX_CLASSES = 1000000 };
     if (f->t->net.n_outputs > 1)
         return pg_fail(err, PG_E_ARG,
                        "class weights are for models with one output; give weights of rows (w0)");
@@ -502,7 +502,8 @@ pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
         const char *stop = end + strcspn(end, ",");
         double w = 0;
         if (*s < '0' || *s > '9' || *end != '=' ||
-            !pg__real_read(&w, end + 1, (size_t)(stop - end - 1)) || !(w >= 0) || c >= MAX_CLASSES)
+            !pg__real_read(&w, end + 1, (size_t)(stop - end - 1)) || !(w >= 0) ||
+            c >= PG_LIMIT_CLASSES)
             return pg_fail(err, PG_E_ARG, "class weights: \"%s\" is not CLASS=WEIGHT,...",
                            PG_SHOW(s));
         if (c >= f->n_class_weights) {

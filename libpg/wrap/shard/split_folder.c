@@ -23,9 +23,8 @@
 #include "io/folder.h"
 #include "wrap/shard/split.h"
 
-#define SUMS      "SHA256SUMS"
-#define BESIDE    ".pg-new" /* where the files that replace an earlier split are written */
-#define MAX_DEPTH 16u
+#define SUMS   "SHA256SUMS"
+#define BESIDE ".pg-new" /* where the files that replace an earlier split are written */
 
 static const char *const indexes[] = {PG_MANIFEST, /* first: it may be another program's */
                                       "model.safetensors.index.json", "model.weights.json"};
@@ -82,7 +81,7 @@ static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned dep
             st = pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
         goto done;
     }
-    if (S_ISDIR(sb.st_mode) && depth < MAX_DEPTH) {
+    if (S_ISDIR(sb.st_mode) && depth < PG_LIMIT_SHARD_DEPTH) {
         w->n_folders++;
         PG_TRY(walk_folder(w, base, depth + 1, err));
         if (w->remove && rmdir(w->path.s) && errno != ENOENT)

@@ -5,12 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "io/folder.h"
 #include "wrap/shard/split.h"
-
-#define MAX_DEPTH 16u
 
 void pg__split_look(pg__split *s)
 {
@@ -32,7 +31,7 @@ static void remove_empty(pg__str *path, unsigned depth)
 {
     int sys;
     const size_t n = path->n;
-    DIR *d = depth < MAX_DEPTH ? pg__folder_list(path->s) : NULL;
+    DIR *d = depth < PG_LIMIT_SHARD_DEPTH ? pg__folder_list(path->s) : NULL;
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
             (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN) ||

@@ -107,7 +107,7 @@ static void reads_as_many_attributes_as_an_object_may_have(void **state)
 static void refuses_a_header_of_too_many_messages(void **state)
 {
     (void)state;
-    const size_t n = 2 * PG_LIMIT_ATTRS;
+    const size_t n = PG_LIMIT_MESSAGES;
     image im = begin(4 * n + 22);
     for (size_t i = 0; i < n; i++)
         add_message(&im, 6, 0);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/limits.h"
 #include "model/lower/lower.h"
 #include "model/lower/operation.h"
 
@@ -141,6 +142,25 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
     keras3("Concatenate", "\"axis\":-1", TENSOR("i"), "anything but a list of tensors");
 }
 
+/* A constant of one element more than PG_LIMIT_CONSTANT. */
+static void large_constants_are_refused(void **state)
+{
+    static const char begin[] =
+        MODEL(INPUT2, "{\"class_name\":\"TFOpLambda\",\"name\":\"f\",\"config\":{\"name\":\"f\","
+                      "\"trainable\":true,\"function\":\"math.add\"},"
+                      "\"inbound_nodes\":[[\"i\",0,0,{\"y\":[@]}]]}");
+    const size_t n = PG_LIMIT_CONSTANT + 1, at = (size_t)(strchr(begin, '@') - begin);
+    char *text = malloc(sizeof begin + 2 * n);
+    (void)state;
+    assert_non_null(text);
+    memcpy(text, begin, at);
+    for (size_t i = 0; i < n; i++)
+        memcpy(text + at + 2 * i, "0,", 2);
+    strcpy(text + at + 2 * n - 1, begin + at + 1);
+    expect(text, "no small array");
+    free(text);
+}
+
 /* What would make another function of it. */
 static void arguments_are_computed_or_refused(void **state)
 {
@@ -218,6 +238,7 @@ static void classes_of_others_are_not_taken_for_keras(void **state)
 PG_TEST_MAIN(cmocka_unit_test(tf_keras_calls_give_shapes),
              cmocka_unit_test(keras_3_calls_give_shapes),
              cmocka_unit_test(calls_that_cannot_be_are_refused_by_name),
+             cmocka_unit_test(large_constants_are_refused),
              cmocka_unit_test(arguments_are_computed_or_refused),
              cmocka_unit_test(what_is_used_is_called), cmocka_unit_test(one_row_is_a_batch),
              cmocka_unit_test(a_node_of_tensorflow_keeps_its_attributes),

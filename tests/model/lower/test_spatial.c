@@ -265,8 +265,8 @@ static const struct {
      "l: \"width\" is not a whole number above 0"},
     {"RandomBrightness", "\"factor\":0.1", "null,8,3", PG_E_MISMATCH,
      "l: input (None, 8, 3) does not have 2 spatial dimensions"},
-    {"CategoryEncoding", "\"num_tokens\":2000000000", "null,8", PG_E_LIMIT,
-     "l: 2000000000 categories, at most 1048576 are supported"},
+    {"CategoryEncoding", "\"num_tokens\":1048577", "null,8", PG_E_LIMIT, /* PG_LIMIT_CATEGORIES */
+     "l: 1048577 categories, at most 1048576 are supported"},
     {"CategoryEncoding", "\"num_tokens\":4,\"sparse\":true", "null,8", PG_E_UNSUPPORTED,
      "l: \"sparse\" results are not supported"},
     {"CategoryEncoding", "\"num_tokens\":4,\"output_mode\":\"int\"", "null,8", PG_E_FORMAT,
