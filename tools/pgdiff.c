@@ -289,32 +289,15 @@ static int print_rows(const pg_comparison *c, const char *a, const char *b)
     return status;
 }
 
-/* "conv1" of "conv1/kernel". */
-static size_t layer_length(const char *name)
-{
-    const char *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
-    const char *end = slash ? slash : dot;
-    return end ? (size_t)(end - name) : strlen(name);
-}
-
-static int same_layer(const pg_compare_row *x, const pg_compare_row *y)
-{
-    const size_t n = layer_length(x->name);
-    return n == layer_length(y->name) && strncmp(x->name, y->name, n) == 0;
-}
-
-/* Layers without a changed tensor, if others have one. The rows of a layer are adjacent. */
+/* Layers without a changed tensor, if others have one. */
 static void print_frozen(const pg_comparison *c)
 {
+    pg_compare_layer l;
     size_t n = 0;
     for (size_t i = 0; i < c->n_rows;) {
-        size_t k = i, equal = 0;
-        for (; k < c->n_rows && same_layer(&c->rows[i], &c->rows[k]); k++)
-            equal += c->rows[k].kind == PG_ROW_EQUAL;
-        if (equal == k - i && n++ < 4)
-            cli_printf(stdout, "%s%s", n == 1 ? " Frozen: " : ", ",
-                       cli_name_n(c->rows[i].name, layer_length(c->rows[i].name)).s);
-        i = k;
+        i = pg_comparison_layer(&l, c, i);
+        if (l.n_equal == l.n_rows && n++ < 4)
+            cli_printf(stdout, "%s%s", n == 1 ? " Frozen: " : ", ", cli_name_n(l.name, l.n_name).s);
     }
     if (n > 4)
         cli_printf(stdout, " and %zu more", n - 4);
@@ -343,9 +326,11 @@ static void print_summary(const pg_comparison *c, const char *a, const char *b)
     else
         cli_printf(stdout, "%zu only in %s, %zu only in %s.", c->n_only_a, cli_name(a).s,
                    c->n_only_b, cli_name(b).s);
-    if (change(most) > 0)
-        cli_printf(stdout, " Largest change: %s.",
-                   cli_name_n(most->name, layer_length(most->name)).s);
+    if (change(most) > 0) {
+        pg_compare_layer l;
+        (void)pg_comparison_layer(&l, c, (size_t)(most - c->rows));
+        cli_printf(stdout, " Largest change: %s.", cli_name_n(l.name, l.n_name).s);
+    }
     print_frozen(c);
     putchar('\n');
 }

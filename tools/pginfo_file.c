@@ -103,36 +103,6 @@ static size_t count_weighted(const info *in)
     return count;
 }
 
-static int starts_with(FILE *f, long off, const char *magic, size_t n)
-{
-    char head[8];
-    return fseek(f, off, SEEK_SET) == 0 && fread(head, 1, n, f) == n && memcmp(head, magic, n) == 0;
-}
-
-/* The container format of a file that no reader opened, as a word for --json. The signature of HDF5
- * may follow a user block of 512, 1024, 2048, ... bytes. */
-static const char *sniff(const char *path, pg_status failure)
-{
-    const char *format = NULL;
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return NULL;
-    for (long off = 0; off <= 1L << 20 && !format; off = off ? 2 * off : 512)
-        if (starts_with(f, off, "\x89HDF\r\n\x1a\n", 8))
-            format = "hdf5";
-    if (starts_with(f, 0, "PK\x03\x04", 4))
-        format = failure == PG_E_UNSUPPORTED ? "pytorch-zip" : "zip";
-    else if (starts_with(f, 0, "\x93NUMPY", 6))
-        format = "npy";
-    fclose(f);
-    return format;
-}
-
-static pg_verdict verdict_of_failure(pg_status st)
-{
-    return st == PG_E_FORMAT || st == PG_E_LIMIT ? PG_V_DAMAGED : PG_V_UNKNOWN;
-}
-
 /* The error for a file that opened but is damaged or unknown, in the words of the judgement. */
 static void complain(info *in)
 {
@@ -206,7 +176,7 @@ static void read_stats(info *in, const info_opts *o)
     if (st == PG_OK)
         return;
     in->status = cli_status(st);
-    in->verdict = verdict_of_failure(st);
+    in->verdict = pg_failure_verdict(st);
     free(in->stats);
     free(in->heights);
     in->stats = NULL;
@@ -236,8 +206,8 @@ void info_open(info *in, const char *path, const info_opts *o)
     }
     if (code != PG_OK) {
         in->status = cli_status(code);
-        in->verdict = verdict_of_failure(code);
-        in->format = in->file_bytes ? sniff(path, code) : NULL;
+        in->verdict = pg_failure_verdict(code);
+        in->format = in->file_bytes ? pg_failure_container(path, code) : NULL;
         if (code != PG_E_FORMAT || pg_store_open(&in->store, path, &rescue, NULL) != PG_OK)
             return;
     }

@@ -70,6 +70,17 @@ PG_API void pg_comparison_fini(pg_comparison *c);
 PG_API PG_MUST_USE pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
                                               const pg_compare_opts *opts, pg_err *err);
 
+/* One layer of a comparison: adjacent rows. n_equal == n_rows: none of its tensors changed, as in a
+ * layer that was frozen. */
+typedef struct pg_compare_layer {
+    const char *name; /* borrowed from a row: its first n_name bytes, "conv1" of "conv1/kernel" */
+    size_t n_name, n_rows, n_equal;
+} pg_compare_layer;
+
+/* The layer of row `row` and of the rows behind it; returns the first row of the next one:
+ * for (size_t i = 0; i < c->n_rows;) i = pg_comparison_layer(&l, c, i); */
+PG_API size_t pg_comparison_layer(pg_compare_layer *out, const pg_comparison *c, size_t row);
+
 #ifdef __cplusplus
 }
 #endif

@@ -60,6 +60,12 @@ PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *er
 /* Releases what a finding owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_finding_fini(pg_finding *f);
 
+/* The same for a file that pg_store_open() refused with `failure`: PG_V_DAMAGED or PG_V_UNKNOWN; and
+ * what its first bytes say of its container, a static word ("hdf5", "zip", "pytorch-zip", "npy"), or
+ * NULL. */
+PG_API pg_verdict pg_failure_verdict(pg_status failure);
+PG_API const char *pg_failure_container(const char *path, pg_status failure);
+
 typedef struct pg_param_counts {
     int known; /* 0: the file does not describe its model, its tensors do not fit the description,
                   or a layer that is not frozen and not of a Keras class has weights */
