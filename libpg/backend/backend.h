@@ -204,6 +204,11 @@ typedef struct pg__backend {
  * the back end is missing; the message says what to install. */
 pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *device, pg_err *err);
 
+/* The name of the back end that a plug-in has for GPUs: their devices are NAME:0, NAME:1, ... */
+const char *pg__gpu_name(void);
+/* Does a device or a list of devices begin with a GPU, under that name or another one? */
+int pg__begins_with_gpu(const char *devices);
+
 /* Does this libpg's back end for NVIDIA GPUs support the operation? */
 int pg__cuda_computes(pg__op_kind kind);
 

@@ -7,6 +7,21 @@
 #include "base/str.h"
 
 static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};
+/* Of the plug-in's back end; the first is its own. */
+static const char *const gpu_names[] = {"cuda", "gpu"};
+
+const char *pg__gpu_name(void)
+{
+    return gpu_names[0];
+}
+
+int pg__begins_with_gpu(const char *devices)
+{
+    for (size_t i = 0; i < sizeof gpu_names / sizeof *gpu_names; i++)
+        if (strncmp(devices, gpu_names[i], strlen(gpu_names[i])) == 0)
+            return 1;
+    return 0;
+}
 
 int pg__cuda_computes(pg__op_kind kind)
 {
@@ -34,11 +49,11 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
             *ordinal = number;
             return PG_OK;
         }
-    if ((len == 4 && strncmp(device, "cuda", 4) == 0) ||
-        (len == 3 && strncmp(device, "gpu", 3) == 0)) {
-        *ordinal = number;
-        return pg__plugin_cuda(out, device, err);
-    }
+    for (size_t i = 0; i < sizeof gpu_names / sizeof *gpu_names; i++)
+        if (strlen(gpu_names[i]) == len && strncmp(device, gpu_names[i], len) == 0) {
+            *ordinal = number;
+            return pg__plugin_cuda(out, device, err);
+        }
     (void)pg_fail(err, PG_E_ARG,
                   "\"%s\" is not a device: the devices are cpu, cuda and, for comparison, ref",
                   PG_SHOW(device));

@@ -68,7 +68,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
                        "a plan of several batches per update is not supported");
     if (!t->devs.backend->host_memory && t->pool.cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, not with several");
-        pg_err_set(err, "devices", "cuda:0");
+        pg_err_set(err, "devices", "%s:0", pg__gpu_name());
         return PG_E_UNSUPPORTED;
     }
     return PG_OK;
@@ -83,7 +83,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
         (void)pg_fail(err, PG_E_ARG,
                       "gpus: there is no GPU here to time, so give its speed: speedup=X times "
                       "as fast as this CPU, or flops=RATE");
-        pg_err_set(err, "devices", "cuda:0");
+        pg_err_set(err, "devices", "%s:0", pg__gpu_name());
         pg_err_arg(err, "note", "where there is one, or speedup=20");
         return PG_E_ARG;
     }

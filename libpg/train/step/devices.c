@@ -1,6 +1,7 @@
 /* devices.c - opening devices, and keeping copies of the variables on the GPUs beyond the first. */
 #include "train/step/devices.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +44,25 @@ done:
 /* All *n visible GPUs; if a machine runs several processes, each takes its own. */
 static pg_status every_gpu(const pg_trainer *t, pg__str *out, size_t *n, pg_err *err)
 {
-    const pg__backend *cuda;
+    const pg__backend *gpus;
     size_t ordinal, first, end;
     pg_status st = PG_OK;
-    PG_TRY(pg__backend_of(&cuda, &ordinal, "cuda:0", err));
-    PG_TRY(cuda->count(n, err));
+    char one[16];
+    (void)snprintf(one, sizeof one, "%s:0", pg__gpu_name());
+    PG_TRY(pg__backend_of(&gpus, &ordinal, one, err));
+    PG_TRY(gpus->count(n, err));
     PG_TRY(pg__ranks_gpus(t, *n, &first, &end, err));
     for (size_t k = first; k < end; k++)
-        PG_TRY(pg__str_printf(out, err, "%scuda:%zu", k > first ? "," : "", k));
+        PG_TRY(pg__str_printf(out, err, "%s%s:%zu", k > first ? "," : "", pg__gpu_name(), k));
 done:
     return st;
+}
+
+/* "cuda:*" */
+static int is_every_gpu(const char *asked)
+{
+    const size_t n = strlen(pg__gpu_name());
+    return strncmp(asked, pg__gpu_name(), n) == 0 && strcmp(asked + n, ":*") == 0;
 }
 
 /* Names, one by one. "auto" is every GPU, or the CPU if there is none; a note says why. */
@@ -74,7 +84,7 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
             PG_TRY(pg__strs_printf(&t->report.notes, err, "training on the CPU: %s", why.msg));
             PG_TRY(pg__str_puts(&all, "cpu:0", err));
         }
-    } else if (asked && strcmp(asked, "cuda:*") == 0) {
+    } else if (asked && is_every_gpu(asked)) {
         PG_TRY(every_gpu(t, &all, &n, err));
     } else {
         PG_TRY(pg__str_puts(&all, asked && *asked ? asked : "cpu:0", err));

@@ -15,8 +15,7 @@ static const char what[] = "the gradients";
 
 int pg__are_gpus(const char *devices)
 {
-    return devices && (strncmp(devices, "cuda", 4) == 0 || strncmp(devices, "gpu", 3) == 0 ||
-                       strcmp(devices, "auto") == 0);
+    return devices && (pg__begins_with_gpu(devices) || strcmp(devices, "auto") == 0);
 }
 
 /* A single rank drives all GPUs; of several on a machine each takes its own, unless the launcher
