@@ -337,35 +337,43 @@ done:
     return st;
 }
 
-pg_status pg__order_infer(pg__order *out, const pg__verdict *v, const pg_store *s, int named,
-                          pg_err *err)
+/* The groups of several layers in the order that is proven to be the only one. */
+static pg_status prove_order(pg__order *o, const pg__verdict *v, const pg_store *s, int named,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__order o = {0};
     const pg_layer *l = pg_store_layer(s, v->layer);
-    const int one = pg__has_one_owner(s, v->layer);
     const int wraps = v->f.verdict == PG_V_WRAPPER || (named && v->f.verdict == PG_V_AMBIGUOUS);
     size_t n_body = 0;
     int last_known = 0;
-    if (one) {
-        PG_TRY(make_groups(&o, s, l, 1, &n_body, err));
-        goto found;
-    }
     PG_TRY(check_names(s, l, err));
     if (wraps)
         PG_TRY(check_ends(&v->names, err));
     else if (!named)
         PG_FAIL(PG_E_AMBIGUOUS, "no wrapper's names stand around \"%s\"", PG_SHOW(l->name));
     PG_TRY(check_first_of_kind(v, s, err));
-    PG_TRY(make_groups(&o, s, l, 0, &n_body, err));
-    if (o.n == 0)
+    PG_TRY(make_groups(o, s, l, 0, &n_body, err));
+    if (o->n == 0)
         PG_FAIL(PG_E_AMBIGUOUS, "it holds statistics only");
-    PG_TRY(place_statistics(&o, s, l, n_body, err));
-    PG_TRY(check_contiguous(&o, err));
+    PG_TRY(place_statistics(o, s, l, n_body, err));
+    PG_TRY(check_contiguous(o, err));
     if (wraps)
-        PG_TRY(check_last(&o, v, &last_known, err));
-    PG_TRY(wraps ? check_stack(&o, s, l, last_known, err) : check_numbered(&o, l->name, err));
-found:
+        PG_TRY(check_last(o, v, &last_known, err));
+    PG_TRY(wraps ? check_stack(o, s, l, last_known, err) : check_numbered(o, l->name, err));
+done:
+    return st;
+}
+
+pg_status pg__order_infer(pg__order *out, const pg__verdict *v, const pg_store *s, int named,
+                          pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__order o = {0};
+    size_t n_body = 0;
+    if (pg__has_one_owner(s, v->layer))
+        PG_TRY(make_groups(&o, s, pg_store_layer(s, v->layer), 1, &n_body, err));
+    else
+        PG_TRY(prove_order(&o, v, s, named, err));
     *out = o;
     o = (pg__order){0};
 done:
