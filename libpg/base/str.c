@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 
@@ -110,6 +111,18 @@ int pg__is_any(const char *s, const char *const *list, size_t n)
         if (strcmp(s, list[i]) == 0)
             return 1;
     return 0;
+}
+
+int pg__ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+int pg__has_suffix(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), k = strlen(suffix);
+    return n > k && strcasecmp(name + n - k, suffix) == 0;
 }
 
 void pg__strs_fini(pg__strs *l)

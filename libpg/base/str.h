@@ -35,6 +35,11 @@ void pg__strs_fini(pg__strs *l);
 int pg__is_any(const char *s, const char *const *list, size_t n);
 #define PG_IS_ANY(s, list) pg__is_any(s, list, sizeof(list) / sizeof *(list))
 
+/* Does s end with `end`? */
+int pg__ends_with(const char *s, const char *end);
+/* Has a file's name this suffix, in upper or lower case, and something before it? */
+int pg__has_suffix(const char *name, const char *suffix);
+
 /* Length of the valid UTF-8 sequence at s (n > 0 bytes), 0 if there is none; *code is its code
  * point. */
 size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -23,13 +24,6 @@
 #define AFTER_CANCEL 10.0              /* seconds for the others, once all must leave */
 #define AT_THE_END   3600.0            /* seconds, for those that are alive */
 #define PIECE        ((size_t)1 << 30) /* bytes of one message; MPI counts in ints */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int is_cancelled(const pg__comm *c)
 {
@@ -75,8 +69,8 @@ static void *open_job(void *arg)
 static pg_status join(pg__comm *c, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    const double until = now() + c->timeout + 1; /* a transport with its own timeout gives a better
-                                                    message */
+    const double until = pg__now() + c->timeout + 1; /* a transport with its own timeout gives a
+                                                    better message */
     opening *o = pg__mem_array(1, sizeof *o);
     pthread_t thread;
     pg_status st = PG_OK;
@@ -89,7 +83,7 @@ static pg_status join(pg__comm *c, pg_err *err)
         pg__mem_free(o);
         return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
     }
-    while (!o->is_over && now() < until && !is_cancelled(c))
+    while (!o->is_over && pg__now() < until && !is_cancelled(c))
         nanosleep(&nap, NULL);
     if (!o->is_over) {
         (void)pthread_detach(thread);
@@ -126,7 +120,7 @@ pg_status pg__comm_join(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     pthread_mutex_init(&c->lock, NULL);
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
-    c->seen = now();
+    c->seen = pg__now();
     if (place.by == PG__TORCHRUN && opts->on_gpus)
         c->mpi = pg__tcp();
     else
@@ -246,7 +240,7 @@ int pg__comm_is_over(const pg__comm *c)
 
 static double look_around(pg__comm *c)
 {
-    const double at = now();
+    const double at = pg__now();
     c->absent = at - c->seen > c->absent ? at - c->seen : c->absent;
     c->seen = at;
     return at;
@@ -341,7 +335,7 @@ static pg_status look_and_move(pg__comm *c, pg__comm_look look, void *ctx, size_
 pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const char *what,
                             pg_err *err)
 {
-    const double began = now();
+    const double began = pg__now();
     double last = began, until = began + c->timeout;
     size_t left = 0;
     pg_status st = PG_OK;
@@ -376,7 +370,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
         }
     }
 done:
-    c->waited += now() - began;
+    c->waited += pg__now() - began;
     return st;
 }
 

@@ -4,6 +4,7 @@
  * load on the machine can only add time. */
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "comm/comm_impl.h"
@@ -25,13 +26,6 @@ typedef struct pair {
     float *mem, *work; /* PLACES times MOST numbers, and half of that */
     size_t place;
 } pair;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static pg_status swap(const pair *p, const float *out, float *in, size_t n, pg_err *err)
 {
@@ -56,13 +50,13 @@ done:
 /* Seconds of a sum of n numbers or, with n 0, of a swap of a few. */
 static pg_status seconds_of(pair *p, size_t n, double *out, pg_err *err)
 {
-    const double begun = now();
+    const double begun = pg__now();
     pg_status st = PG_OK;
     for (unsigned i = 0; n == 0 && i < SWAPS; i++)
         PG_TRY(swap(p, p->mem, p->work, 2, err));
     if (n > 0)
         PG_TRY(sum_of_two(p, n, err));
-    *out = (now() - begun) / (n == 0 ? SWAPS : 1);
+    *out = (pg__now() - begun) / (n == 0 ? SWAPS : 1);
 done:
     return st;
 }

@@ -2,6 +2,7 @@
  * MASTER_PORT, where torchrun's own agent listens. Rank 0 first sends its job to whoever
  * connects, and receives nothing before that: other programs that listen there learn nothing from
  * us. */
+#include "base/clock.h"
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
@@ -40,13 +41,6 @@ typedef struct meeting {
     char *said;
 } meeting;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void nap(void)
 {
     (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -69,7 +63,7 @@ static int talk(int fd, void *mem, size_t n, int is_sent, double until)
 {
     char *at = mem;
     while (n > 0) {
-        const double left = until - now();
+        const double left = until - pg__now();
         struct pollfd p = {.fd = fd, .events = is_sent ? POLLOUT : POLLIN};
         if (left <= 0 || poll(&p, 1, (int)(left * 1e3) + 1) == 0)
             return 0;
@@ -171,7 +165,7 @@ static void receive(reception *r, int fd)
         oldest = r->guests[k].until < r->guests[oldest].until ? k : oldest;
     if (r->n == MOST_GUESTS)
         leave(r, oldest, 0);
-    r->guests[r->n++] = (guest){.fd = fd, .until = now() + TO_SPEAK};
+    r->guests[r->n++] = (guest){.fd = fd, .until = pg__now() + TO_SPEAK};
     tune(fd);
     if (!send_now(fd, &r->m->mine, sizeof r->m->mine))
         leave(r, r->n - 1, 0);
@@ -191,7 +185,7 @@ static void listen_to(reception *r, size_t k)
     const ssize_t some = recv(g->fd, (char *)&g->says + g->n_said, sizeof g->says - g->n_said, 0);
     const int waits = some < 0 && (errno == EINTR || errno == EAGAIN);
     g->n_said += some > 0 ? (size_t)some : 0;
-    if (g->n_said < sizeof g->says && (some > 0 || waits) && now() < g->until)
+    if (g->n_said < sizeof g->says && (some > 0 || waits) && pg__now() < g->until)
         return;
     const uint32_t rank = g->says.rank;
     const int is_welcome = g->n_said == sizeof g->says && is_awaited(r, &g->says) &&
@@ -210,7 +204,7 @@ static int receive_all(const meeting *m, int *fds)
     const int at = listen_behind(m);
     if (at < 0)
         return -1;
-    while (r.n_here < m->mine.n_ranks && now() < m->until) {
+    while (r.n_here < m->mine.n_ranks && pg__now() < m->until) {
         struct pollfd p[MOST_GUESTS + 1] = {{.fd = at, .events = POLLIN}};
         for (size_t k = 0; k < r.n; k++)
             p[k + 1] = (struct pollfd){.fd = r.guests[k].fd, .events = POLLIN};
@@ -239,7 +233,7 @@ static int receive_all(const meeting *m, int *fds)
 static int connect_to(const struct addrinfo *a, unsigned port, double until)
 {
     struct sockaddr_storage to = {0};
-    const double left = until - now();
+    const double left = until - pg__now();
     int e = 0;
     socklen_t n = sizeof e;
     memcpy(&to, a->ai_addr, a->ai_addrlen);
@@ -263,7 +257,7 @@ static int connect_to(const struct addrinfo *a, unsigned port, double until)
 /* 1: it is rank 0, and knows this rank; 0: something else; -1: it refused, and said why. */
 static int introduce(const meeting *m, int fd)
 {
-    const double until = now() + TO_SPEAK < m->until ? now() + TO_SPEAK : m->until;
+    const double until = pg__now() + TO_SPEAK < m->until ? pg__now() + TO_SPEAK : m->until;
     greeting g;
     uint32_t rank;
     tune(fd);
@@ -290,8 +284,9 @@ static int look_for_it(const meeting *m, const struct addrinfo *all, int *fd)
 {
     int found = 0;
     for (unsigned k = 1; k <= N_PORTS && m->port + k < 65536 && found == 0; k++)
-        for (const struct addrinfo *a = all; a && found == 0 && now() < m->until; a = a->ai_next) {
-            const double until = now() + TO_SPEAK < m->until ? now() + TO_SPEAK : m->until;
+        for (const struct addrinfo *a = all; a && found == 0 && pg__now() < m->until;
+             a = a->ai_next) {
+            const double until = pg__now() + TO_SPEAK < m->until ? pg__now() + TO_SPEAK : m->until;
             *fd = connect_to(a, m->port + k, until);
             if (*fd < 0)
                 continue;
@@ -307,7 +302,7 @@ static int find_rank_0(const meeting *m, int *fd)
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
     int found = 0, e = 0;
-    while (found == 0 && now() < m->until) {
+    while (found == 0 && pg__now() < m->until) {
         if (!all)
             e = getaddrinfo(m->host, NULL, &wanted, &all);
         if (all)
@@ -336,7 +331,7 @@ int pg__tcp_rendezvous(int *fds, size_t rank, size_t n_ranks, double timeout,
     meeting m = {.host = host,
                  .port = (unsigned)number,
                  .mine = {.magic = "pg-rank", .protocol = PROTOCOL},
-                 .until = now() + timeout,
+                 .until = pg__now() + timeout,
                  .said = said};
     for (size_t k = 0; k < n_ranks; k++)
         fds[k] = -1;

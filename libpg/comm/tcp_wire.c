@@ -3,6 +3,7 @@
  * for others. What this rank sends and receives, its caller moves: nothing touches the caller's
  * memory in the background. A rank that leaves says so (BYE); one whose connection ends without
  * that is lost, and rank 0 notifies the others (LOST). */
+#include "base/clock.h"
 #include "comm/tcp.h"
 
 #include <errno.h>
@@ -63,13 +64,6 @@ struct pg__wire {
     double until; /* when to stop: data not sent by then is given up */
     _Atomic int lost;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void wake(const pg__wire *w)
 {
@@ -268,7 +262,7 @@ static int list(pg__wire *w, struct pollfd *all, int *naps)
         all[k] = (struct pollfd){.fd = p->fd, .events = (short)(POLLIN | (sends ? POLLOUT : 0))};
     }
     *naps = w->stops ? 10 : -1;
-    const int ends = w->stops && (is_sent(w) || now() > w->until);
+    const int ends = w->stops && (is_sent(w) || pg__now() > w->until);
     pthread_mutex_unlock(&w->lock);
     return !ends;
 }
@@ -368,7 +362,7 @@ void pg__wire_close(pg__wire *w, int in_order)
     for (size_t k = 0; in_order && k < w->n; k++)
         if (w->of[k].fd >= 0)
             say(w, k, w->rank, BYE);
-    w->until = now() + (in_order ? 5 : 1);
+    w->until = pg__now() + (in_order ? 5 : 1);
     w->stops = 1;
     pthread_mutex_unlock(&w->lock);
     wake(w);

@@ -9,6 +9,7 @@
  * two, and their total_size counts optimizer variables that Keras 3.10 did not write (it loses what
  * follows the first overflow of the last group). Names of shards are file names, looked up beside
  * the index. There is no writer: a sharded checkpoint is rewritten as one .weights.h5. */
+#include "base/str.h"
 #include "format/fmt_keras_v3.h"
 
 #include <errno.h>
@@ -21,12 +22,6 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/shards.h"
-
-static int ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
 
 static int probe(const uint8_t *head, size_t n)
 {
@@ -46,7 +41,7 @@ static int is_index(const pg__json *json)
     const pg__json *first =
         pg__json_type_of(it.value) == PG_J_ARRAY ? pg__json_at(it.value, 0) : it.value;
     const char *shard = pg__json_str(first);
-    return shard && ends_with(shard, ".h5");
+    return shard && pg__ends_with(shard, ".h5");
 }
 
 static int by_name(const void *a, const void *b)
@@ -183,7 +178,7 @@ static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err
 {
     pg_status st = PG_OK;
     const uint64_t n = pg__io_size(io);
-    const int named = path && ends_with(path, ".weights.json");
+    const int named = path && pg__ends_with(path, ".weights.json");
     char *text = NULL;
     if (n > PG_LIMIT_JSON_BYTES)
         return pg_fail(err, named ? PG_E_LIMIT : PG_E_UNKNOWN, "more than %llu MiB of JSON",

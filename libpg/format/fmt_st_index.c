@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "format/safetensors.h"
 #include "format/shards.h"
@@ -38,12 +39,6 @@ static int probe(const uint8_t *head, size_t n)
     return i < n && head[i] == '{';
 }
 
-static int ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 static int by_tensor(const void *a, const void *b)
 {
     return strcmp(((const mapped *)a)->tensor, ((const mapped *)b)->tensor);
@@ -58,7 +53,7 @@ static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err
 {
     pg_status st = PG_OK;
     const uint64_t n = pg__io_size(io);
-    const int named = path && ends_with(path, ".safetensors.index.json");
+    const int named = path && pg__ends_with(path, ".safetensors.index.json");
     char *text = NULL;
     if (n > PG_LIMIT_JSON_BYTES)
         return pg_fail(err, named ? PG_E_LIMIT : PG_E_UNKNOWN, "more than %llu MiB of JSON",
@@ -96,7 +91,7 @@ static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const p
         size_t len = 0;
         const char *shard = pg__json_bytes(it.value, &len);
         if (!shard || strlen(shard) != len ||
-            (!ends_with(shard, ".safetensors") && !ends_with(shard, ".bin")))
+            (!pg__ends_with(shard, ".safetensors") && !pg__ends_with(shard, ".bin")))
             PG_FAIL(i ? PG_E_FORMAT : PG_E_UNKNOWN,
                     "weight_map: %s: not the name of a .safetensors or .bin file", PG_SHOW(it.key));
         v[i] = (mapped){.tensor = it.key, .shard = shard};
@@ -131,7 +126,7 @@ static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *nam
     if (st == PG_OK && pg__io_size(io) < 9)
         st = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
     if (st == PG_OK)
-        st = (ends_with(name, ".bin") ? &pg__fmt_pytorch : &pg__fmt_safetensors)
+        st = (pg__ends_with(name, ".bin") ? &pg__fmt_pytorch : &pg__fmt_safetensors)
                  ->open(out, io, name, opts, &e);
     pg__io_close(io);
     if (st == PG_OK)

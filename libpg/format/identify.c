@@ -34,12 +34,6 @@ pg_status pg__fail_pickle(const char *what, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
-static int ends_with(const char *s, const char *tail)
-{
-    const size_t n = strlen(s), n_tail = strlen(tail);
-    return n >= n_tail && strcmp(s + n - n_tail, tail) == 0;
-}
-
 static int starts_with(const subject *f, const char *text)
 {
     const size_t n = strlen(text);
@@ -116,7 +110,7 @@ static int is_pickle(const subject *f)
 /* A TensorFlow graph is a message whose first field is a number or a node. */
 static pg_status by_graph(const subject *f, pg_err *err)
 {
-    if (!ends_with(f->path, ".pb") || f->n <= 2 || (f->head[0] != 0x08 && f->head[0] != 0x0a))
+    if (!pg__ends_with(f->path, ".pb") || f->n <= 2 || (f->head[0] != 0x08 && f->head[0] != 0x0a))
         return PG_OK;
     return pg_fail(err, PG_E_UNKNOWN, "a TensorFlow graph (protobuf), not a Keras file");
 }
@@ -126,7 +120,7 @@ static int is_onnx(const subject *f)
 {
     if (f->n < 8 || f->head[0] != 0x08 || f->head[1] == 0 || f->head[1] > 32)
         return 0;
-    if (ends_with(f->path, ".onnx"))
+    if (pg__ends_with(f->path, ".onnx"))
         return 1;
     const size_t n = f->head[3];
     if (f->head[2] != 0x12 || n < 2 || n > 64 || 4 + n > f->n)
@@ -277,12 +271,12 @@ static int is_zero(const subject *f)
 /* Nothing in the bytes is familiar, so the name says what the user takes the file for. */
 static pg_status by_name(const subject *f, pg_err *err)
 {
-    if (ends_with(f->path, ".safetensors"))
+    if (pg__ends_with(f->path, ".safetensors"))
         return pg_fail(err, PG_E_UNKNOWN,
                        "not a safetensors file (its header is not a JSON object)");
-    if (ends_with(f->path, ".h5") || ends_with(f->path, ".hdf5"))
+    if (pg__ends_with(f->path, ".h5") || pg__ends_with(f->path, ".hdf5"))
         return pg_fail(err, PG_E_UNKNOWN, "not an HDF5 file (its first bytes are not HDF5's)");
-    if (ends_with(f->path, ".keras"))
+    if (pg__ends_with(f->path, ".keras"))
         return pg_fail(err, PG_E_UNKNOWN, "not a .keras file (neither a ZIP archive nor HDF5)");
     return pg_fail(err, PG_E_UNKNOWN, "not a checkpoint of a known format");
 }

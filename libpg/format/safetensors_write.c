@@ -27,12 +27,6 @@ static int by_from(const void *a, const void *b)
     return strcmp(((const renamed *)a)->from, ((const renamed *)b)->from);
 }
 
-static int ends_with(const char *s, const char *tail)
-{
-    const size_t n = strlen(s), n_tail = strlen(tail);
-    return n >= n_tail && strcmp(s + n - n_tail, tail) == 0;
-}
-
 /* Appends `name` as JSON, changed as r changed its tensor: with the same prefix removed or added; a
  * name without that prefix is unchanged. */
 static pg_status quote_alike(pg__str *out, const char *name, const renamed *r, pg_err *err)
@@ -40,11 +34,11 @@ static pg_status quote_alike(pg__str *out, const char *name, const renamed *r, p
     const size_t n_from = strlen(r->from), n_to = strlen(r->to);
     pg__str text = {0};
     pg_status st = PG_OK;
-    if (n_from >= n_to && ends_with(r->from, r->to)) {
+    if (n_from >= n_to && pg__ends_with(r->from, r->to)) {
         const size_t cut = strncmp(name, r->from, n_from - n_to) == 0 ? n_from - n_to : 0;
         PG_TRY(pg__str_puts(&text, name + cut, err));
     } else {
-        if (ends_with(r->to, r->from))
+        if (pg__ends_with(r->to, r->from))
             PG_TRY(pg__str_add(&text, r->to, n_to - n_from, err));
         PG_TRY(pg__str_puts(&text, name, err));
     }

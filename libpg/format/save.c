@@ -64,7 +64,7 @@ static pg_status check_text(const proof *p, pg_text which, const char *want, siz
     return PG_OK;
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
+static int same_array(const pg_weight *a, const pg_weight *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank &&
            memcmp(a->dims, b->dims, sizeof a->dims) == 0;
@@ -144,7 +144,7 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
         return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
     if (!a || strcmp(b->name, name) != 0)
         return differs("the name of this tensor", name, err);
-    if (!same_shape(a, b))
+    if (!same_array(a, b))
         return differs("its type or shape", name, err);
     const pg_status st = p->links ? check_linked(p, dst, err) : check_data(p, src, dst, name, err);
     p->n_verified += st == PG_OK;

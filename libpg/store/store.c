@@ -179,6 +179,11 @@ static pg_status replace(char **dst, const char *s, size_t n, pg_err *err)
     return PG_OK;
 }
 
+int pg__same_shape(const pg_weight *a, const pg_weight *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
 pg_status pg__store_set_text(pg_store *s, pg_text which, const char *txt, size_t n, pg_err *err)
 {
     const pg_status st = replace(&s->texts[which].s, txt, n, err);

@@ -39,6 +39,9 @@ void *pg__store_ctx(const pg_store *s); /* for the format that made it */
 /* Appends a layer; following weights belong to it. The name is copied. */
 pg_status pg__store_add_layer(pg_store *s, const char *name, pg_err *err);
 
+/* Have both the same rank and dimensions? */
+int pg__same_shape(const pg_weight *a, const pg_weight *b);
+
 typedef struct pg__tensor_desc {
     const char *name;
     pg_dtype dtype;

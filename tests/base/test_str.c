@@ -96,7 +96,17 @@ static void ends_a_message_even_where_it_must_be_cut(void **state)
     pg__err_append(NULL, "; no");
 }
 
-PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers),
+static void ends_of_names(void **state)
+{
+    (void)state;
+    assert_true(pg__ends_with("a.h5", ".h5") && pg__ends_with(".h5", ".h5"));
+    assert_true(pg__ends_with("a", ""));
+    assert_false(pg__ends_with("a.H5", ".h5") || pg__ends_with("5", ".h5"));
+    assert_true(pg__has_suffix("a.H5", ".h5") && pg__has_suffix("a.h5", ".h5"));
+    assert_false(pg__has_suffix(".h5", ".h5") || pg__has_suffix("a.h5x", ".h5"));
+}
+
+PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers), cmocka_unit_test(ends_of_names),
              cmocka_unit_test(quotes_names_for_a_shell),
              cmocka_unit_test(proposes_no_command_that_is_not_whole),
              cmocka_unit_test(says_what_would_help),

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -55,13 +56,6 @@ static pg_status open_library(pg__coll *c, pg_err *err)
     return PG_OK;
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void nap(void)
 {
     (void)nanosleep(&(struct timespec){0, 50000}, NULL);
@@ -86,7 +80,7 @@ static pg_status failed(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
 static pg_status look_at_clock(pg__coll *c, member *m, const pg__timeout *p, double begun,
                                pg_err *err)
 {
-    const double so_far = seconds() - begun;
+    const double so_far = pg__now() - begun;
     const int ends = p->ends && p->ends(p->of);
     if (!ends && so_far <= p->seconds)
         return PG_OK;
@@ -99,7 +93,7 @@ static pg_status look_at_clock(pg__coll *c, member *m, const pg__timeout *p, dou
 /* Until a call that was begun is queued; r: what it returned. */
 static pg_status settle(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
 {
-    const double begun = seconds();
+    const double begun = pg__now();
     while (r == ncclInProgress) {
         const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
         if (asked != ncclSuccess)
@@ -240,7 +234,7 @@ done:
 pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__timeout *p, pg_err *err)
 {
     member *m = &c->of[rank];
-    const double begun = seconds();
+    const double begun = pg__now();
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
     for (;;) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/real.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "train/fit/monitor.h"
 #include "train/step/step.h"
@@ -23,15 +24,10 @@ typedef struct stopper {
     pg__snapshot *weights; /* NULL: none yet */
 } stopper;
 
-static int ends_with(const char *name, const char *end)
-{
-    const size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 static int goes_up(const char *name)
 {
-    return ends_with(name, "acc") || ends_with(name, "accuracy") || ends_with(name, "auc");
+    return pg__ends_with(name, "acc") || pg__ends_with(name, "accuracy") ||
+           pg__ends_with(name, "auc");
 }
 
 static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)

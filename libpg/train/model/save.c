@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "format/format.h"
 #include "pg/convert.h"
@@ -296,12 +296,6 @@ done:
 
 /* ---- files ---- */
 
-static int ends_with(const char *path, const char *suffix)
-{
-    const size_t n = strlen(path), k = strlen(suffix);
-    return n > k && strcasecmp(path + n - k, suffix) == 0;
-}
-
 /* Keras to 2.11 always writes the legacy layout. */
 static int has_paths(const pg_trainer *t)
 {
@@ -314,13 +308,13 @@ static pg_status target_of(target *out, const char *path, const pg_trainer *t, i
                            pg_err *err)
 {
     const int paths = !t || has_paths(t);
-    if (ends_with(path, ".weights.h5"))
+    if (pg__has_suffix(path, ".weights.h5"))
         *out = (target){paths ? "weights.h5" : "h5", paths, 0};
-    else if (ends_with(path, ".keras"))
+    else if (pg__has_suffix(path, ".keras"))
         *out = (target){"keras", 1, 1};
-    else if (ends_with(path, ".h5") || ends_with(path, ".hdf5"))
+    else if (pg__has_suffix(path, ".h5") || pg__has_suffix(path, ".hdf5"))
         *out = (target){"h5", full, full};
-    else if (ends_with(path, ".safetensors"))
+    else if (pg__has_suffix(path, ".safetensors"))
         *out = (target){"safetensors", 0, 0};
     else
         return pg_fail(err, PG_E_ARG,
@@ -478,7 +472,7 @@ static size_t stem_of(const char *path)
 {
     static const char *const weights = ".weights.h5";
     const char *dot = strrchr(path, '.');
-    if (ends_with(path, weights))
+    if (pg__has_suffix(path, weights))
         return strlen(path) - strlen(weights);
     return dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
 }

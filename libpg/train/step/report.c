@@ -7,13 +7,6 @@
 #include "train/step/profiled.h"
 #include "train/step/ranks.h"
 
-double pg__now(void)
-{
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void pg__lap(double *clock, double *into)
 {
     const double t = pg__now();

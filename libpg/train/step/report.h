@@ -2,10 +2,8 @@
 #ifndef PG_TRAIN_STEP_REPORT_H
 #define PG_TRAIN_STEP_REPORT_H
 
+#include "base/clock.h"
 #include "train/step/trainer.h"
-
-/* Seconds of a monotonic clock. */
-double pg__now(void);
 
 /* Adds the time since *clock to *into, and restarts *clock. */
 void pg__lap(double *clock, double *into);

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "store/store_impl.h"
 #include "wrap/compare/compare_doubt.h"
 
 typedef struct compare {
@@ -70,18 +71,13 @@ done:
     return st;
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 static pg_status compare_pair(compare *c, size_t i, size_t k, pg_err *err)
 {
     pg_status st = add_row(c, i, k, err);
     if (st != PG_OK)
         return st;
     pg_compare_row *row = &c->out.rows[c->out.n_rows - 1];
-    if (!same_shape(&row->a, &row->b)) {
+    if (!pg__same_shape(&row->a, &row->b)) {
         row->kind = PG_ROW_SHAPE;
         row->n_changed = row->n;
         return PG_OK;
@@ -166,7 +162,7 @@ static pg_status share_nothing(const compare *c, pg_err *err)
     const size_t most = c->a.n < c->b.n ? c->b.n : c->a.n;
     size_t n = 0;
     for (size_t i = 0; i < least; i++)
-        n += same_shape(pg__view_weight(&c->a, i), pg__view_weight(&c->b, i)) != 0;
+        n += pg__same_shape(pg__view_weight(&c->a, i), pg__view_weight(&c->b, i)) != 0;
     const pg_status st = pg_fail(
         err, PG_E_MISMATCH, "%s and %s share no tensor names; %zu of %zu shapes match in order",
         PG_SHOW(c->path_a), PG_SHOW(c->path_b), n, most);

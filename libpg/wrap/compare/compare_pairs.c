@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "store/store_impl.h"
 #include "wrap/compare/view.h"
 
 typedef enum reading {
@@ -84,11 +85,6 @@ done:
     return st;
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 /* Entries from i on with the key of i. */
 static size_t run(const keys *k, size_t i)
 {
@@ -106,7 +102,8 @@ static void merge(size_t *of_a, size_t *of_b, const pg__view *a, const pg__view 
         const size_t ni = c <= 0 ? run(ka, i) : 0, nk = c >= 0 ? run(kb, k) : 0;
         const size_t x = ka->v[i].tensor, y = kb->v[k].tensor;
         if (c == 0 && ni == 1 && nk == 1 &&
-            (how < OWNER_AND_VARIABLE || same_shape(pg__view_weight(a, x), pg__view_weight(b, y))))
+            (how < OWNER_AND_VARIABLE ||
+             pg__same_shape(pg__view_weight(a, x), pg__view_weight(b, y))))
             of_a[x] = y, of_b[y] = x;
         i += ni;
         k += nk;

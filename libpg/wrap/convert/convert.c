@@ -1,9 +1,9 @@
 /* convert.c - pg_convert_file(): open and judge, outline, steps, write, prove. The steps are in
  * convert_*.c, one concern each; this file has their order. */
 #include <string.h>
-#include <strings.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
@@ -33,12 +33,6 @@ void pg_convert_report_fini(pg_convert_report *r)
 }
 
 /* ---- options ---- */
-
-static int ends_with(const char *s, const char *tail)
-{
-    const size_t n = strlen(s), k = strlen(tail);
-    return n > k && strcasecmp(s + n - k, tail) == 0;
-}
 
 /* Formats of other programs, by suffix, and which of our formats those programs read: converters
  * take a .keras file if there is a description, and PyTorch takes tensors in its own layout. */
@@ -94,8 +88,8 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
     size_t best = N_TARGETS;
     for (size_t i = 0; i < N_TARGETS; i++)
         if (c->o->to ? strcmp(c->o->to, targets[i].word) == 0
-                     : out && (ends_with(out, targets[i].suffix) ||
-                               (i == PG_TO_H5 && ends_with(out, ".hdf5"))))
+                     : out && (pg__has_suffix(out, targets[i].suffix) ||
+                               (i == PG_TO_H5 && pg__has_suffix(out, ".hdf5"))))
             best = best < N_TARGETS && strlen(targets[best].suffix) > strlen(targets[i].suffix)
                        ? best
                        : i;
@@ -109,10 +103,10 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
                        "safetensors, npy, npz",
                        PG_SHOW(c->o->to));
     for (size_t i = 0; out && i < sizeof foreign / sizeof *foreign; i++)
-        if (ends_with(out, foreign[i].suffix))
+        if (pg__has_suffix(out, foreign[i].suffix))
             return refuse_foreign(c, &foreign[i], err);
     for (size_t i = 0; out && i < 2; i++)
-        if (ends_with(out, i ? ".npz" : ".npy")) {
+        if (pg__has_suffix(out, i ? ".npz" : ".npy")) {
             (void)pg_fail(
                 err, PG_E_ARG,
                 "%s: as NumPy arrays a checkpoint is a folder with a manifest, not one file",

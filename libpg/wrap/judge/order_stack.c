@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "store/store_impl.h"
 #include "wrap/judge/order.h"
-
-#define MAX_STATES ((size_t)1000000)
 
 /* ---- widths ---- */
 
@@ -36,14 +36,9 @@ static int is_variable(const char *weight, const char *name)
     return *v == 0 || *v == ':';
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 static void put(variables *v, const pg_weight **slot, const pg_weight *w)
 {
-    if (*slot && !same_shape(*slot, w))
+    if (*slot && !pg__same_shape(*slot, w))
         v->agree = 0;
     *slot = w;
 }
@@ -132,7 +127,7 @@ void pg__group_measure(pg__group *g, const pg_store *s, const pg_layer *l)
         return;
     if (n_norm) {
         const pg_weight *w = v.gamma ? v.gamma : v.beta;
-        if (n_norm == g->n && w->rank == 1 && (!v.beta || same_shape(w, v.beta)))
+        if (n_norm == g->n && w->rank == 1 && (!v.beta || pg__same_shape(w, v.beta)))
             set(g, PG_KIND_NORM, w->dims[0], w->dims[0]);
     } else if (v.embeddings) {
         if (g->n == 1 && v.embeddings->rank == 2)
@@ -351,7 +346,7 @@ static pg_status run(search *x, int *unique, pg_err *err)
     }
     while (x->n_todo && *unique == 1) {
         const state at = x->todo[--x->n_todo];
-        if (*x->n_states > MAX_STATES)
+        if (*x->n_states > PG_LIMIT_ORDER_STATES)
             *unique = -1;
         if (at.i == x->k && at.j == x->n_s && (at.last_s || !x->last_known))
             *unique = 0;
@@ -367,7 +362,7 @@ static pg_status try_split(search *x, int *unique, pg_err *err)
     pg_status st = PG_OK;
     const size_t bits =
         (x->k + 1) * (x->n_s + 1) * 4; /* at most (n + 1)^2 * 4, n <= PG_LIMIT_OBJECTS */
-    if (bits > MAX_STATES * 64) {
+    if (bits > PG_LIMIT_ORDER_STATES * 64) {
         *unique = -1;
         return PG_OK;
     }

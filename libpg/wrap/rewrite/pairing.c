@@ -116,18 +116,13 @@ static void free_entries(entry *v, size_t n)
     pg__mem_free(v);
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 static int all_pair(const entry *a, const entry *b, size_t n,
                     int (*cmp)(const void *, const void *))
 {
     for (size_t i = 0; i < n; i++) {
         const int same =
             cmp == by_name ? strcmp(a[i].name, b[i].name) == 0 : strcmp(a[i].kind, b[i].kind) == 0;
-        if (!same || !same_shape(a[i].w, b[i].w))
+        if (!same || !pg__same_shape(a[i].w, b[i].w))
             return 0;
         if (i && (cmp(&a[i - 1], &a[i]) == 0 || cmp(&b[i - 1], &b[i]) == 0))
             return 0; /* two weights with the same name cannot be distinguished */
@@ -186,7 +181,7 @@ static pg_status report_difference(const entry *a, size_t na, const entry *b, si
     size_t i = 0, k = 0, lines = 0;
     for (; i < na || k < nb; lines++) {
         const int c = i == na ? 1 : k == nb ? -1 : strcmp(a[i].name, b[k].name);
-        if (c == 0 && same_shape(a[i].w, b[k].w)) {
+        if (c == 0 && pg__same_shape(a[i].w, b[k].w)) {
             lines--; /* equal: no line */
         } else if (lines >= MAX_TOLD) {
             /* only counted */

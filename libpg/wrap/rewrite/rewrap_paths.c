@@ -8,13 +8,9 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "store/store_impl.h"
 #include "wrap/rewrite/pairing.h"
 #include "wrap/rewrite/rewrite.h"
-
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
 
 /* The group of IN that fills group l of the wrapper; "" is the model itself. */
 static pg_status fill(pg__rewrite *r, const pg__index *groups, const pg_store *like,
@@ -31,7 +27,7 @@ static pg_status fill(pg__rewrite *r, const pg__index *groups, const pg_store *l
     for (size_t i = 0; i < l->n_weights; i++) {
         const pg_weight *want = pg_store_weight(like, l->first + i),
                         *w = pg_store_weight(r->s, mine->first + i);
-        if (!same_shape(want, w))
+        if (!pg__same_shape(want, w))
             PG_FAIL(PG_E_MISMATCH, "does not fit the template: %s is %s, not %s; nothing written",
                     PG_SHOW(w->name), pg__shape_text(w).s, pg__shape_text(want).s);
         PG_TRY(pg__plan_add(&r->plan, mine->first + i, want->name, err));

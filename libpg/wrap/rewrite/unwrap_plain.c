@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "store/store_impl.h"
 #include "wrap/rewrite/rewrite.h"
 
 #define MAX_WORDS 8u /* in one name: each may go or stay */
@@ -131,11 +132,6 @@ done:
     return st;
 }
 
-static int same_shape(const pg_weight *a, const pg_weight *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 pg_status pg__plain_name(char **out, pg__plain *p, const pg_store *s, size_t i, pg_err *err)
 {
     const pg_weight *w = pg_store_weight(s, i);
@@ -152,7 +148,7 @@ pg_status pg__plain_name(char **out, pg__plain *p, const pg_store *s, size_t i, 
         const size_t at = find(p, name);
         if (at == PG_NONE || at == found)
             continue;
-        if (!same_shape(pg_store_weight(p->s, at), w)) {
+        if (!pg__same_shape(pg_store_weight(p->s, at), w)) {
             unlike = at;
             continue;
         }

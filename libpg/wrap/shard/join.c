@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
 #include "pg/shard.h"
 #include "wrap/rewrite/rewrite.h"
-
-#define MAX_UP 16u /* folders between a shard and its manifest */
 
 typedef struct join {
     const char *in, *out;
@@ -29,12 +29,6 @@ static pg_status add_all(char ***list, size_t *n, const pg__strs *from, pg_err *
     for (size_t i = 0; i < from->n && st == PG_OK; i++)
         st = pg__finding_add(list, n, from->v[i], err);
     return st;
-}
-
-static int ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
 }
 
 /* Looks for `name` beside path and in the folders above. */
@@ -84,8 +78,9 @@ static pg_status find_index(join *j, pg_err *err)
     } else if (st != PG_OK) {
         if (err)
             *err = e;
-    } else if (ends_with(j->in, ".npy") || ends_with(j->in, ".npz")) {
-        st = find_above(&j->index, j->in, PG_MANIFEST, ends_with(j->in, ".npy") ? MAX_UP : 0, err);
+    } else if (pg__ends_with(j->in, ".npy") || pg__ends_with(j->in, ".npz")) {
+        st = find_above(&j->index, j->in, PG_MANIFEST,
+                        pg__ends_with(j->in, ".npy") ? PG_LIMIT_SHARD_DEPTH : 0, err);
     } else {
         j->index = pg__mem_strdup(j->in);
         st = j->index ? PG_OK : pg__nomem(err);
@@ -133,9 +128,9 @@ static pg_status find_shard_index(join *j, pg_err *err)
     pg__str index = {0};
     pg__io *io = NULL;
     char *path = NULL;
-    const int keras = ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
+    const int keras = pg__ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
                       strspn(name + n - 16, "0123456789") == 5;
-    if (ends_with(name, st_end) && n > 27 && strncmp(name + n - 21, "-of-", 4) == 0)
+    if (pg__ends_with(name, st_end) && n > 27 && strncmp(name + n - 21, "-of-", 4) == 0)
         PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, st_end));
     else if (keras)
         PG_TRY(pg__str_printf(&index, err, "%.*s.weights.json", (int)(n - 17), name));
@@ -160,7 +155,8 @@ static pg_status prefer_manifest(join *j, pg_err *err)
     pg_status st = PG_OK;
     char *path = NULL, head[512];
     pg__io *io = NULL;
-    if (!ends_with(j->index, ".safetensors.index.json") && !ends_with(j->index, ".weights.json"))
+    if (!pg__ends_with(j->index, ".safetensors.index.json") &&
+        !pg__ends_with(j->index, ".weights.json"))
         return PG_OK;
     if (find_above(&path, j->index, PG_MANIFEST, 0, NULL) != PG_OK)
         return PG_OK; /* written by another program */
@@ -225,9 +221,9 @@ static int wants_plain(const join *j, const pg__manifest *m)
     if (!j->out)
         return 0;
     return strcmp(m->format, "safetensors") == 0
-               ? f != &pg__fmt_safetensors && ends_with(j->out, ".safetensors")
+               ? f != &pg__fmt_safetensors && pg__ends_with(j->out, ".safetensors")
                : strcmp(m->format, "keras") == 0 && f == &pg__fmt_keras_zip &&
-                     !ends_with(j->out, ".keras");
+                     !pg__ends_with(j->out, ".keras");
 }
 
 /* To the index beside the manifest. */
