@@ -6,6 +6,7 @@
   all C   functions of at most 120 lines; but for tests, files of at most 600 lines that open with a
           comment
   public  every PG_API function has a comment before it (one may stand for a group without gaps)
+  names   macros and enumerators of libpg's headers begin with PG_ or, in kernels, PGK_; nothing begins with PG__
   all     no unfinished words, no trailing blanks; a page that a comment cites is in the tree, and so is
           the heading quoted after its colon
   pages   what libpg/README.md and CONTRIBUTING.md name in backquotes exists: files, and functions of libpg"""
@@ -69,6 +70,24 @@ def check_messages(path, text):
             report(path, text.count('\n', 0, m.start()) + 1, 'an option of a command line: let an action say it')
         if m.group(1) and TOOL.search(m.group(1)) and not m.group(1).startswith('<') and 'pg_page' not in statement:
             report(path, text.count('\n', 0, m.start()) + 1, 'a message that names a tool: let an action say it')
+
+
+# Headers that are the body of one kernel or of several versions of it, with short names of their own.
+BODIES = re.compile(r'libpg/(?:ops/\w*real|backend/cpu/(?:depthwise_tiles|wino_math)|backend/cuda/recur)\.h')
+
+
+def check_prefixes(path, rel, code):
+    for m in re.finditer(r'\bPG__[A-Z]\w*', code):
+        report(path, code.count('\n', 0, m.start()) + 1, f'{m.group(0)}: macros and enumerators begin with PG_')
+    if not rel.startswith('libpg/') or path.suffix != '.h' or BODIES.fullmatch(rel):
+        return
+    names = [(m.start(1), m.group(1)) for m in re.finditer(r'^[ \t]*#[ \t]*define[ \t]+(\w+)', code, re.M)]
+    for block in re.finditer(r'^(?:typedef )?enum\b[^{;]*\{([^}]*)\}', code, re.M):
+        body = re.sub(r'^[ \t]*#[^\n]*', lambda m: ' ' * len(m.group(0)), block.group(1), flags=re.M)
+        names += [(block.start(1) + m.start(1), m.group(1)) for m in re.finditer(r'(?:^|,)\s*(\w+)', body)]
+    for at, name in names:
+        if not re.match(r'PGK?_', name) and not re.search(rf'#\s*undef {name}\b', code):
+            report(path, code.count('\n', 0, at) + 1, f'{name}: macros and enumerators begin with PG_')
 
 
 def headings(page):
@@ -141,6 +160,7 @@ for path in sorted(files):
     if path.suffix not in ('.c', '.h', '.in'):
         continue
     check_functions(path, lines)
+    check_prefixes(path, path.relative_to(root).as_posix(), code_only(text))
     if len(lines) > 600 and path.relative_to(root).parts[0] != 'tests':
         report(path, len(lines), 'more than 600 lines')
     rel = path.relative_to(root).as_posix()

@@ -20,8 +20,8 @@ typedef struct pg__event pg__event;         /* a point in a device's work */
 
 /* Precision of products of float32 numbers on a GPU. */
 typedef enum pg__precision {
-    PG__FLOAT32,
-    PG__TF32 /* only the first 10 bits after the point are used */
+    PG_FLOAT32,
+    PG_TF32 /* only the first 10 bits after the point are used */
 } pg__precision;
 
 typedef struct pg__dev_opts {
@@ -72,7 +72,7 @@ typedef struct pg__group_place {
 typedef struct pg__backend {
     uint32_t abi, size; /* compared before anything else is read */
     const char *name;   /* "cpu", "cuda", "ref": the part before the colon in "cpu:0" */
-    size_t real_bytes;  /* of one PG__REAL element: 4, or 8 in the reference */
+    size_t real_bytes;  /* of one PG_ELEM_REAL element: 4, or 8 in the reference */
     int host_memory;    /* the host can read and write its memory directly */
 
     pg_status (*count)(size_t *n, pg_err *err);

@@ -179,7 +179,7 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
         PG_TRY(pg__nomem(err));
     for (size_t v = 0; v < n; v++) {
         const pg__val at = v < i->n_in ? pg__in(t, i, v) : pg__out(t, i, v - i->n_in);
-        if (at == PG__NO_VAL)
+        if (at == PG_NO_VAL)
             continue;
         k->shapes[v] = t->values[at].shape;
         k->n[v] = pg__dims_elems(&k->shapes[v]);

@@ -26,7 +26,7 @@ int pg__begins_with_gpu(const char *devices)
 int pg__cuda_computes(pg__op_kind kind)
 {
     switch (kind) {
-#define PG_CUDA(name) case PG__OP_##name:
+#define PG_CUDA(name) case PG_OP_##name:
 #include "backend/cuda/cuda_ops.def"
 #undef PG_CUDA
         return 1;

@@ -93,24 +93,24 @@ FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t 
 pg__crc_way pg__crc32_best(void)
 {
     if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
-        return PG__CRC_ZLIB;
+        return PG_CRC_ZLIB;
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
-               ? PG__CRC_WIDE
-               : PG__CRC_FOLDED;
+               ? PG_CRC_WIDE
+               : PG_CRC_FOLDED;
 }
 
 uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n)
 {
     const unsigned char *p = data;
-    const size_t most = way != PG__CRC_ZLIB && n >= 64 ? n / 16 * 16 : 0;
+    const size_t most = way != PG_CRC_ZLIB && n >= 64 ? n / 16 * 16 : 0;
     if (most)
-        crc = crc32_folded(crc, p, most, way == PG__CRC_WIDE);
+        crc = crc32_folded(crc, p, most, way == PG_CRC_WIDE);
     return n > most ? (uint32_t)crc32_z(crc, p + most, n - most) : crc;
 }
 #else
 pg__crc_way pg__crc32_best(void)
 {
-    return PG__CRC_ZLIB;
+    return PG_CRC_ZLIB;
 }
 
 uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n)

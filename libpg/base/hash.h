@@ -10,7 +10,7 @@ uint32_t pg__crc32(uint32_t crc, const void *p, size_t n);
 
 /* The implementations, beginning with the one that every processor can run; the best one here; and,
  * for tests, a chosen one: calling one that the processor lacks ends the program. */
-typedef enum pg__crc_way { PG__CRC_ZLIB, PG__CRC_FOLDED, PG__CRC_WIDE } pg__crc_way;
+typedef enum pg__crc_way { PG_CRC_ZLIB, PG_CRC_FOLDED, PG_CRC_WIDE } pg__crc_way;
 pg__crc_way pg__crc32_best(void);
 uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n);
 

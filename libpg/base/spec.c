@@ -193,7 +193,7 @@ static void real_digits(digits *d, const spec *f, pg__spec_value value)
     if (!isfinite(v)) {
         strcpy(d->s, isnan(v) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf"));
     } else if (type == 0 && f->precision < 0) {
-        strcpy(d->s, value.kind == PG__SPEC_FLOAT32 ? PG_REAL32(v) : PG_REAL(v));
+        strcpy(d->s, value.kind == PG_SPEC_FLOAT32 ? PG_REAL32(v) : PG_REAL(v));
         if (f->alternate)
             force_point(d->s);
     } else if (type == 0) {
@@ -289,7 +289,7 @@ pg_status pg__spec_format(pg__str *out, const char *s, size_t n, pg__spec_value 
 {
     digits d = {.negative = 0};
     spec f;
-    const int is_int = value.kind == PG__SPEC_INT;
+    const int is_int = value.kind == PG_SPEC_INT;
     pg_status st = PG_OK;
     PG_TRY(read_spec(&f, s, n, err));
     PG_TRY(check_spec(&f, is_int, err));

@@ -6,9 +6,9 @@
 #include "base/str.h"
 
 typedef enum pg__spec_kind {
-    PG__SPEC_INT,
-    PG__SPEC_FLOAT,
-    PG__SPEC_FLOAT32 /* NumPy's str() */
+    PG_SPEC_INT,
+    PG_SPEC_FLOAT,
+    PG_SPEC_FLOAT32 /* NumPy's str() */
 } pg__spec_kind;
 
 typedef struct pg__spec_value {

@@ -112,7 +112,7 @@ pg_status pg__comm_join(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     pg__comm *c = NULL;
     pg_status st = PG_OK;
     *out = NULL;
-    if (place.by == PG__ALONE)
+    if (place.by == PG_ALONE)
         return PG_OK;
     c = pg__mem_array(1, sizeof *c);
     if (!c)
@@ -121,7 +121,7 @@ pg_status pg__comm_join(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
     c->seen = pg__now();
-    if (place.by == PG__TORCHRUN && opts->on_gpus)
+    if (place.by == PG_TORCHRUN && opts->on_gpus)
         c->mpi = pg__tcp();
     else
         PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
@@ -169,7 +169,7 @@ static void leave(pg__comm *c, pg__mpi_end how)
             c->is_broken = 1;
     }
     if (c->job)
-        c->mpi->close(c->job, c->is_broken ? PG__LEFT : how);
+        c->mpi->close(c->job, c->is_broken ? PG_LEFT : how);
     pthread_mutex_destroy(&c->lock);
     pg__mem_free(c->peers);
     pg__mem_free(c);
@@ -177,12 +177,12 @@ static void leave(pg__comm *c, pg__mpi_end how)
 
 void pg__comm_close(pg__comm *c)
 {
-    leave(c, PG__IN_ORDER);
+    leave(c, PG_IN_ORDER);
 }
 
 void pg__comm_leave(pg__comm *c)
 {
-    leave(c, PG__FOR_GOOD);
+    leave(c, PG_FOR_GOOD);
 }
 
 void pg__comm_abandon(pg__comm *c)
@@ -488,8 +488,8 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
         void *request = NULL;
         PG_TRY(pg__comm_begin(c, what, err));
         const int e = c->rank == from
-                          ? c->mpi->send(c->job, piece, n, (int)to, PG__TAG_MOVE, &request)
-                          : c->mpi->receive(c->job, piece, n, (int)from, PG__TAG_MOVE, &request);
+                          ? c->mpi->send(c->job, piece, n, (int)to, PG_TAG_MOVE, &request)
+                          : c->mpi->receive(c->job, piece, n, (int)from, PG_TAG_MOVE, &request);
         PG_TRY(begun(c, e, what, err));
         PG_TRY(pg__comm_wait(c, &request, 1, what, err));
     }
@@ -505,9 +505,9 @@ pg_status pg__comm_swap(pg__comm *c, const void *out, void *in, size_t n_bytes, 
     pg_status st = PG_OK;
     pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
-    int e = c->mpi->receive(c->job, in, n_bytes, (int)partner, PG__TAG_MOVE, &requests[0]);
+    int e = c->mpi->receive(c->job, in, n_bytes, (int)partner, PG_TAG_MOVE, &requests[0]);
     if (e == 0)
-        e = c->mpi->send(c->job, out, n_bytes, (int)partner, PG__TAG_MOVE, &requests[1]);
+        e = c->mpi->send(c->job, out, n_bytes, (int)partner, PG_TAG_MOVE, &requests[1]);
     PG_TRY(begun(c, e, what, err));
     st = pg__comm_wait(c, requests, 2, what, err);
 done:

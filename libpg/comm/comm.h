@@ -102,7 +102,7 @@ int pg__comm_is_over(const pg__comm *c); /* some rank did not arrive */
 
 /* ---- sums that run while others compute ---- */
 
-#define PG__TO_ALL SIZE_MAX
+#define PG_TO_ALL SIZE_MAX
 
 /* Sums n floats (real_bytes 4) or doubles (8) over all ranks, in place; all ranks begin their sums
  * in the same order. The order of the additions is unspecified. The members below `work` belong to
@@ -111,7 +111,7 @@ typedef struct pg__comm_sum_of {
     void *mem;
     size_t n, real_bytes;
     size_t to;  /* the rank that gets the sum, while memory of the others stays as it is; or
-                   PG__TO_ALL */
+                   PG_TO_ALL */
     void *work; /* NULL, or on all ranks memory for half of the numbers and 16 more: then a faster
                    way is used if the number of ranks is a power of two and all get the sum */
     const char *what;
@@ -150,11 +150,11 @@ void pg__comm_tree_own(size_t rank, size_t n_ranks, size_t n, size_t *from, size
 /* ---- launch.c: how this process was started ---- */
 
 typedef enum pg__launcher {
-    PG__ALONE,
-    PG__OPENMPI,
-    PG__MPICH,
-    PG__TORCHRUN, /* only an address is known (tcp.c) */
-    PG__SRUN      /* the processes have nothing by which they could find each other */
+    PG_ALONE,
+    PG_OPENMPI,
+    PG_MPICH,
+    PG_TORCHRUN, /* only an address is known (tcp.c) */
+    PG_SRUN      /* the processes have nothing by which they could find each other */
 } pg__launcher;
 
 typedef struct pg__job_place {

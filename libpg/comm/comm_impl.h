@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "comm/comm_mpi.h"
 
-enum { PG__TAG_MOVE = 1, PG__TAG_TREE, PG__TAG_PRESENT, PG__TAG_SUMS = 1024 };
+enum { PG_TAG_MOVE = 1, PG_TAG_TREE, PG_TAG_PRESENT, PG_TAG_SUMS = 1024 };
 
 /* Where a rank runs. */
 typedef struct pg__peer {

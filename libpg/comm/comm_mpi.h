@@ -13,9 +13,9 @@
 typedef struct pg__mpi_job pg__mpi_job;
 
 typedef enum pg__mpi_end {
-    PG__LEFT,     /* ranks end without regard to each other */
-    PG__IN_ORDER, /* all are there and do the same */
-    PG__FOR_GOOD  /* and their processes open no other job: nobody waits for a process that
+    PG_LEFT,     /* ranks end without regard to each other */
+    PG_IN_ORDER, /* all are there and do the same */
+    PG_FOR_GOOD  /* and their processes open no other job: nobody waits for a process that
                      continues */
 } pg__mpi_end;
 

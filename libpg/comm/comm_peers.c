@@ -98,7 +98,7 @@ typedef struct present {
 
 int pg__peers_ask(const pg__comm *c)
 {
-    return c->mpi->has_come(c->job, PG__TAG_PRESENT);
+    return c->mpi->has_come(c->job, PG_TAG_PRESENT);
 }
 
 /* Asks all ranks; heard[k]: what rank k waits for. */
@@ -113,8 +113,8 @@ static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char
     for (size_t k = 0; requests && k < c->size; k++) {
         if (k == c->rank)
             continue;
-        (void)c->mpi->send(c->job, &mine, sizeof mine, (int)k, PG__TAG_PRESENT, &requests[k]);
-        (void)c->mpi->receive(c->job, &heard[k], sizeof *heard, (int)k, PG__TAG_PRESENT,
+        (void)c->mpi->send(c->job, &mine, sizeof mine, (int)k, PG_TAG_PRESENT, &requests[k]);
+        (void)c->mpi->receive(c->job, &heard[k], sizeof *heard, (int)k, PG_TAG_PRESENT,
                               &requests[c->size + k]);
     }
     do {

@@ -20,7 +20,7 @@ typedef struct kind {
 
 pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err)
 {
-    if (by == PG__SRUN) {
+    if (by == PG_SRUN) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "srun started several processes, and no MPI that could join them");
         pg_err_do(err, PG_DO_LAUNCH, NULL);
@@ -63,10 +63,10 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
 {
     static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3"},
                       mpich = {"MPICH (or an MPI like it)", "pg-mpi-mpich.so", "libmpich12"};
-    const kind *k = by == PG__OPENMPI ? &openmpi : &mpich;
+    const kind *k = by == PG_OPENMPI ? &openmpi : &mpich;
     char *path = NULL;
     pg_status st = PG_OK;
-    if (by != PG__OPENMPI && by != PG__MPICH)
+    if (by != PG_OPENMPI && by != PG_MPICH)
         return pg__comm_needs_mpi(by, err);
     path = pg__mem_array(PATH_MAX, 1);
     if (!path)
@@ -76,7 +76,7 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
                       "%s started this job, and %s is missing: this libpg was built without it",
                       k->name, k->file);
         pg_err_do(err, PG_DO_BUILD_WITH_MPI, NULL);
-        pg_err_arg(err, "package", by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
+        pg_err_arg(err, "package", by == PG_OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
         st = PG_E_UNSUPPORTED;
         goto done;
     }
@@ -94,7 +94,7 @@ pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
         return st;
     /* an option missing from srun's command line is not one machine's fault, and srun collects the
      * messages of all */
-    if (by == PG__SRUN ? pg__job_place_of().rank > 0 : !pg__job_speaks()) {
+    if (by == PG_SRUN ? pg__job_place_of().rank > 0 : !pg__job_speaks()) {
         *err = (pg_err){.code = st};
         (void)sleep(TO_SPEAK); /* a launcher ends all processes as soon as one has ended */
     } else if (pg__job_place_of().rank > 0 && gethostname(host, sizeof host - 1) == 0)

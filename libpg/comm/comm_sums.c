@@ -15,7 +15,7 @@
 
 static int by_halves(const pg__comm *c, const pg__comm_sum_of *s)
 {
-    return s->work && s->to == PG__TO_ALL && (c->size & (c->size - 1)) == 0 &&
+    return s->work && s->to == PG_TO_ALL && (c->size & (c->size - 1)) == 0 &&
            s->n <= MOST / s->real_bytes;
 }
 
@@ -77,12 +77,12 @@ static pg_status begin(pg__comm *c, pg__comm_sum_of *s, pg_err *err)
 {
     s->in_halves = by_halves(c, s);
     if (s->in_halves) {
-        s->tag = (int)(PG__TAG_SUMS + c->n_sums++ % N_TAGS * TAGS);
+        s->tag = (int)(PG_TAG_SUMS + c->n_sums++ % N_TAGS * TAGS);
         s->level = 0;
         s->goes_up = 0;
         return begin_level(c, s, err);
     }
-    const int to = s->to == PG__TO_ALL ? -1 : (int)s->to;
+    const int to = s->to == PG_TO_ALL ? -1 : (int)s->to;
     const int e = c->mpi->sum(c->job, s->mem, s->n, s->real_bytes, to, &s->requests[0]);
     return e == 0 ? PG_OK : pg__comm_failed(c, e, s->what, err);
 }

@@ -40,10 +40,10 @@ static pg_status swap(const tree *t, size_t partner, pg__range s, int sends, cha
         const uint64_t i = at < n_in ? (n_in - at < PIECE ? n_in - at : PIECE) : 0;
         int e = 0;
         if (i > 0)
-            e = c->mpi->receive(c->job, in + at, (size_t)i, (int)partner, PG__TAG_TREE,
+            e = c->mpi->receive(c->job, in + at, (size_t)i, (int)partner, PG_TAG_TREE,
                                 &requests[0]);
         if (e == 0 && o > 0)
-            e = c->mpi->send(c->job, out + at, (size_t)o, (int)partner, PG__TAG_TREE, &requests[1]);
+            e = c->mpi->send(c->job, out + at, (size_t)o, (int)partner, PG_TAG_TREE, &requests[1]);
         st = e == 0 ? pg__comm_wait(c, requests, 2, t->what, t->err)
                     : pg__comm_failed(c, e, t->what, t->err);
     }

@@ -25,25 +25,25 @@ pg__job_place pg__job_place_of(void)
         const char *rank, *size;
         pg__launcher by;
     } known[] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", PG__OPENMPI},
-        {"PMI_RANK", "PMI_SIZE", PG__MPICH},
-        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", PG__OPENMPI},
-        {"RANK", "WORLD_SIZE", PG__TORCHRUN},
-        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG__SRUN},
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", PG_OPENMPI},
+        {"PMI_RANK", "PMI_SIZE", PG_MPICH},
+        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", PG_OPENMPI},
+        {"RANK", "WORLD_SIZE", PG_TORCHRUN},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG_SRUN},
     };
-    pg__job_place p = {PG__ALONE, 0, 1, 0, 0};
+    pg__job_place p = {PG_ALONE, 0, 1, 0, 0};
     /* an agent of torchrun that srun or mpirun started passes their variables on */
     const int by_agent = secure_getenv("TORCHELASTIC_RUN_ID") != NULL;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if ((!by_agent || known[k].by == PG__TORCHRUN) && number_of(known[k].rank, &p.rank) &&
+        if ((!by_agent || known[k].by == PG_TORCHRUN) && number_of(known[k].rank, &p.rank) &&
             number_of(known[k].size, &p.size) && p.rank < p.size && p.size > 1) {
             p.by = known[k].by;
-            if (p.by == PG__TORCHRUN &&
+            if (p.by == PG_TORCHRUN &&
                 (!number_of("LOCAL_RANK", &p.local) || !number_of("LOCAL_WORLD_SIZE", &p.n_local)))
                 p.local = p.n_local = 0;
             return p;
         }
-    return (pg__job_place){PG__ALONE, 0, 1, 0, 0};
+    return (pg__job_place){PG_ALONE, 0, 1, 0, 0};
 }
 
 int pg__job_speaks(void)

@@ -129,14 +129,14 @@ static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
 
 static void close_job(pg__mpi_job *job, pg__mpi_end how)
 {
-    if (how != PG__LEFT) {
+    if (how != PG_LEFT) {
         MPI_Comm_free(&job->ends);
         MPI_Comm_free(&job->sums);
         MPI_Comm_free(&job->all);
     }
-    is_broken |= how == PG__LEFT;
+    is_broken |= how == PG_LEFT;
     pg__mem_free(job);
-    if (how == PG__FOR_GOOD && is_ours)
+    if (how == PG_FOR_GOOD && is_ours)
         end_early();
 }
 

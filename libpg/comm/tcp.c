@@ -58,7 +58,7 @@ static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
 
 static void close_job(pg__mpi_job *job, pg__mpi_end how)
 {
-    pg__wire_close(job->wire, how != PG__LEFT);
+    pg__wire_close(job->wire, how != PG_LEFT);
     pg__mem_free(job);
 }
 

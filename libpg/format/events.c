@@ -212,7 +212,7 @@ static pg_status open_new(pg__append *to, const char *folder, double time, pg_er
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s/events.out.tfevents.%010" PRIu64 ".%s.%ld.%u.v2",
                               folder, time > 0 ? (uint64_t)time : 0, host, (long)getpid(), number));
-        st = pg__append_open(to, path.s, PG__APPEND_NEW, &why);
+        st = pg__append_open(to, path.s, PG_APPEND_NEW, &why);
         if (st == PG_OK || why.sys != EEXIST || number == 9999)
             break;
     }

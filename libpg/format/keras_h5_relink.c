@@ -98,7 +98,7 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
         PG_FAIL(PG_E_UNSUPPORTED, "a tensor has attributes, which a new file does not get");
     if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE + DROPPED_BYTES)
         PG_FAIL(PG_E_UNSUPPORTED, "the space of the removed data would stay in the file");
-    if (when == PG__RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
+    if (when == PG_RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
         !pg__sink_clones(sink, src->io))
         PG_FAIL(PG_E_UNSUPPORTED, "a fresh file costs no more");
 done:

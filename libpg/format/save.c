@@ -376,7 +376,7 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
     if (!f || !f->relinker)
         (void)pg_fail(&why, PG_E_UNSUPPORTED, "it is not an .h5 of the legacy layout");
     else
-        (void)f->relinker->allowed(plan, NULL, PG__RELINK_IF_POSSIBLE, &why);
+        (void)f->relinker->allowed(plan, NULL, PG_RELINK_IF_POSSIBLE, &why);
     if (why.code != PG_OK && why.code != PG_E_UNSUPPORTED) {
         st = why.code;
         if (err)

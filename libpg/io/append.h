@@ -16,9 +16,9 @@ typedef struct pg__append {
 } pg__append;
 
 typedef enum pg__append_how {
-    PG__APPEND_NEW,  /* an existing file is an error: err->sys is EEXIST */
-    PG__APPEND_OVER, /* its contents are dropped */
-    PG__APPEND_ON    /* new records follow them */
+    PG_APPEND_NEW,  /* an existing file is an error: err->sys is EEXIST */
+    PG_APPEND_OVER, /* its contents are dropped */
+    PG_APPEND_ON    /* new records follow them */
 } pg__append_how;
 
 /* Creates or opens the file; nothing is written yet, and `pending` stays as it is. PG_E_IO. */

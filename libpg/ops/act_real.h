@@ -46,20 +46,20 @@ PG_SHARED real pg__gelu_tanh_inner(real x)
 PG_SHARED real pg__act_value(real x, const pg__act_attrs *a)
 {
     switch (a->kind) {
-    case PG__ACT_RELU: return pg__relu(x, a);
-    case PG__ACT_SIGMOID: return pg__sigmoid(x);
-    case PG__ACT_TANH: return R(tanh)(x);
-    case PG__ACT_HARD_SIGMOID: return pg__hard_sigmoid(x, a);
-    case PG__ACT_ELU: return x > 0 ? x : (real)a->a * R(expm1)(x);
-    case PG__ACT_SELU: return (real)SELU_SCALE * (x > 0 ? x : (real)SELU_ALPHA * R(expm1)(x));
-    case PG__ACT_SOFTPLUS: return pg__softplus(x);
-    case PG__ACT_SOFTSIGN: return x / (1 + R(fabs)(x));
-    case PG__ACT_EXPONENTIAL: return R(exp)(x);
-    case PG__ACT_GELU: return (real)0.5 * x * (1 + R(erf)(x * (real)0.7071067811865476));
-    case PG__ACT_GELU_TANH: return (real)0.5 * x * (1 + R(tanh)(pg__gelu_tanh_inner(x)));
-    case PG__ACT_SWISH: return x * pg__sigmoid(x);
-    case PG__ACT_MISH: return x * R(tanh)(pg__softplus(x));
-    case PG__ACT_RSQRT: return 1 / R(sqrt)(x);
+    case PG_ACT_RELU: return pg__relu(x, a);
+    case PG_ACT_SIGMOID: return pg__sigmoid(x);
+    case PG_ACT_TANH: return R(tanh)(x);
+    case PG_ACT_HARD_SIGMOID: return pg__hard_sigmoid(x, a);
+    case PG_ACT_ELU: return x > 0 ? x : (real)a->a * R(expm1)(x);
+    case PG_ACT_SELU: return (real)SELU_SCALE * (x > 0 ? x : (real)SELU_ALPHA * R(expm1)(x));
+    case PG_ACT_SOFTPLUS: return pg__softplus(x);
+    case PG_ACT_SOFTSIGN: return x / (1 + R(fabs)(x));
+    case PG_ACT_EXPONENTIAL: return R(exp)(x);
+    case PG_ACT_GELU: return (real)0.5 * x * (1 + R(erf)(x * (real)0.7071067811865476));
+    case PG_ACT_GELU_TANH: return (real)0.5 * x * (1 + R(tanh)(pg__gelu_tanh_inner(x)));
+    case PG_ACT_SWISH: return x * pg__sigmoid(x);
+    case PG_ACT_MISH: return x * R(tanh)(pg__softplus(x));
+    case PG_ACT_RSQRT: return 1 / R(sqrt)(x);
     }
     return x;
 }
@@ -95,32 +95,32 @@ PG_SHARED real pg__mish_slope(real x)
 PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
 {
     switch (a->kind) {
-    case PG__ACT_RELU: return pg__relu_slope(v, a);
-    case PG__ACT_SIGMOID: return v * (1 - v);
-    case PG__ACT_TANH: return 1 - v * v;
-    case PG__ACT_HARD_SIGMOID: {
+    case PG_ACT_RELU: return pg__relu_slope(v, a);
+    case PG_ACT_SIGMOID: return v * (1 - v);
+    case PG_ACT_TANH: return 1 - v * v;
+    case PG_ACT_HARD_SIGMOID: {
         const real y = (real)a->a * v + (real)a->b;
         return y > 0 && y < 1 ? (real)a->a : 0;
     }
-    case PG__ACT_ELU:
+    case PG_ACT_ELU:
         if (a->a <= 0)
             return v > 0 ? 1 : (real)a->a * R(exp)(v);
         return v > 0 ? 1 : v + (real)a->a;
-    case PG__ACT_SELU: return v > 0 ? (real)SELU_SCALE : v + (real)(SELU_SCALE * SELU_ALPHA);
-    case PG__ACT_SOFTPLUS: /* pg__sigmoid(x) = 1 - exp(-y) */ return -R(expm1)(-v);
-    case PG__ACT_SOFTSIGN: { /* 1 + |x| = 1 / (1 - |y|) */
+    case PG_ACT_SELU: return v > 0 ? (real)SELU_SCALE : v + (real)(SELU_SCALE * SELU_ALPHA);
+    case PG_ACT_SOFTPLUS: /* pg__sigmoid(x) = 1 - exp(-y) */ return -R(expm1)(-v);
+    case PG_ACT_SOFTSIGN: { /* 1 + |x| = 1 / (1 - |y|) */
         const real u = 1 - R(fabs)(v);
         return u * u;
     }
-    case PG__ACT_EXPONENTIAL: return v;
-    case PG__ACT_GELU: return pg__gelu_slope(v);
-    case PG__ACT_GELU_TANH: return pg__gelu_tanh_slope(v);
-    case PG__ACT_SWISH: {
+    case PG_ACT_EXPONENTIAL: return v;
+    case PG_ACT_GELU: return pg__gelu_slope(v);
+    case PG_ACT_GELU_TANH: return pg__gelu_tanh_slope(v);
+    case PG_ACT_SWISH: {
         const real s = pg__sigmoid(v);
         return s * (1 + v * (1 - s));
     }
-    case PG__ACT_MISH: return pg__mish_slope(v);
-    case PG__ACT_RSQRT: return (real)-0.5 * v * v * v;
+    case PG_ACT_MISH: return pg__mish_slope(v);
+    case PG_ACT_RSQRT: return (real)-0.5 * v * v * v;
     }
     return 1;
 }
@@ -134,7 +134,7 @@ PG_SHARED real pg__act_slope_of_argument(real x, const pg__act_attrs *a)
 /* The slope from the result alone, as recurrent cells need it: op_rnn.c allows no others. */
 PG_SHARED real pg__act_slope_of_result(real y, const pg__act_attrs *a)
 {
-    if (a->kind == PG__ACT_HARD_SIGMOID)
+    if (a->kind == PG_ACT_HARD_SIGMOID)
         return y > 0 && y < 1 ? (real)a->a : 0;
     return pg__act_slope(y, a);
 }

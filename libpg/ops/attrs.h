@@ -13,20 +13,20 @@ typedef struct pg__no_attrs {
 
 /* Activations, applied element by element. Formulas: op_act.c. */
 typedef enum pg__act_kind {
-    PG__ACT_RELU, /* max_value, negative_slope, threshold as in Keras' ReLU */
-    PG__ACT_SIGMOID,
-    PG__ACT_TANH,
-    PG__ACT_HARD_SIGMOID, /* clip(a x + b, 0, 1) */
-    PG__ACT_ELU,          /* a: alpha */
-    PG__ACT_SELU,
-    PG__ACT_SOFTPLUS,
-    PG__ACT_SOFTSIGN,
-    PG__ACT_EXPONENTIAL,
-    PG__ACT_GELU, /* exact, by erf */
-    PG__ACT_GELU_TANH,
-    PG__ACT_SWISH,
-    PG__ACT_MISH,
-    PG__ACT_RSQRT /* 1 / sqrt(x) */
+    PG_ACT_RELU, /* max_value, negative_slope, threshold as in Keras' ReLU */
+    PG_ACT_SIGMOID,
+    PG_ACT_TANH,
+    PG_ACT_HARD_SIGMOID, /* clip(a x + b, 0, 1) */
+    PG_ACT_ELU,          /* a: alpha */
+    PG_ACT_SELU,
+    PG_ACT_SOFTPLUS,
+    PG_ACT_SOFTSIGN,
+    PG_ACT_EXPONENTIAL,
+    PG_ACT_GELU, /* exact, by erf */
+    PG_ACT_GELU_TANH,
+    PG_ACT_SWISH,
+    PG_ACT_MISH,
+    PG_ACT_RSQRT /* 1 / sqrt(x) */
 } pg__act_kind;
 
 typedef struct pg__act_attrs {
@@ -38,35 +38,35 @@ typedef struct pg__act_attrs {
 PG_SHARED int pg__act_needs_x(const pg__act_attrs *a)
 {
     switch (a->kind) {
-    case PG__ACT_RELU: return a->b != 0 || a->c != 0;
-    case PG__ACT_ELU: /* y > 0 exactly where x > 0, for alpha > 0 */ return a->a <= 0;
-    case PG__ACT_SIGMOID:
-    case PG__ACT_TANH:
-    case PG__ACT_SELU:
-    case PG__ACT_SOFTPLUS:
-    case PG__ACT_SOFTSIGN:
-    case PG__ACT_EXPONENTIAL:
-    case PG__ACT_RSQRT: return 0;
-    case PG__ACT_HARD_SIGMOID:
-    case PG__ACT_GELU:
-    case PG__ACT_GELU_TANH:
-    case PG__ACT_SWISH:
-    case PG__ACT_MISH: return 1;
+    case PG_ACT_RELU: return a->b != 0 || a->c != 0;
+    case PG_ACT_ELU: /* y > 0 exactly where x > 0, for alpha > 0 */ return a->a <= 0;
+    case PG_ACT_SIGMOID:
+    case PG_ACT_TANH:
+    case PG_ACT_SELU:
+    case PG_ACT_SOFTPLUS:
+    case PG_ACT_SOFTSIGN:
+    case PG_ACT_EXPONENTIAL:
+    case PG_ACT_RSQRT: return 0;
+    case PG_ACT_HARD_SIGMOID:
+    case PG_ACT_GELU:
+    case PG_ACT_GELU_TANH:
+    case PG_ACT_SWISH:
+    case PG_ACT_MISH: return 1;
     }
     return 1;
 }
 
 typedef enum pg__loss_kind {
-#define PG_LOSS(name, target) PG__LOSS_##name,
+#define PG_LOSS(name, target) PG_LOSS_##name,
 #include "ops/losses.def"
 #undef PG_LOSS
-    PG__N_LOSSES
+    PG_N_LOSSES
 } pg__loss_kind;
 
 /* What binary_crossentropy does to a probability before taking its logarithm; versions differ. */
 typedef enum pg__bce_rule {
-    PG__BCE_ADD_EPSILON, /* clip, then log(p + eps): standalone 2.3, tf.keras 2.x */
-    PG__BCE_CLIP         /* clip, then log(p): Keras to 2.2 (via the logit), Keras 3 */
+    PG_BCE_ADD_EPSILON, /* clip, then log(p + eps): standalone 2.3, tf.keras 2.x */
+    PG_BCE_CLIP         /* clip, then log(p): Keras to 2.2 (via the logit), Keras 3 */
 } pg__bce_rule;
 
 /* A loss over the last axis. Operands: prediction, target, weight of each row (absent: 1), seed.
@@ -92,7 +92,7 @@ typedef struct pg__reshape_attrs {
 } pg__reshape_attrs;
 
 /* Images: values are (rows, spatial dimensions, channels), 1 to 3 of them spatial. */
-#define PG__MAX_SPATIAL 3
+#define PG_MAX_SPATIAL 3
 
 /* conv(x, kernel, bias or absent); kernel is (spatial, channels / groups, filters). conv_dx(dy,
  * kernel) gives the convolution's operand from its result, so it is also the transposed
@@ -100,9 +100,9 @@ typedef struct pg__reshape_attrs {
 typedef struct pg__conv_attrs {
     uint32_t rank; /* spatial dimensions */
     uint64_t groups;
-    uint64_t kernel[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL], dilation[PG__MAX_SPATIAL];
-    uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL]; /* cells of zeros */
-    uint64_t size[PG__MAX_SPATIAL]; /* of x: for conv_dx, which cannot know it */
+    uint64_t kernel[PG_MAX_SPATIAL], stride[PG_MAX_SPATIAL], dilation[PG_MAX_SPATIAL];
+    uint64_t before[PG_MAX_SPATIAL], after[PG_MAX_SPATIAL]; /* cells of zeros */
+    uint64_t size[PG_MAX_SPATIAL]; /* of x: for conv_dx, which cannot know it */
 } pg__conv_attrs;
 
 /* pool(x); pool_grad(x or absent for the average, dy). The average is over existing cells; the
@@ -110,9 +110,9 @@ typedef struct pg__conv_attrs {
 typedef struct pg__pool_attrs {
     uint32_t rank;
     int max;
-    uint64_t window[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL]; /* window 0: everything */
-    uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL];
-    uint64_t size[PG__MAX_SPATIAL]; /* of x: for pool_grad */
+    uint64_t window[PG_MAX_SPATIAL], stride[PG_MAX_SPATIAL]; /* window 0: everything */
+    uint64_t before[PG_MAX_SPATIAL], after[PG_MAX_SPATIAL];
+    uint64_t size[PG_MAX_SPATIAL]; /* of x: for pool_grad */
 } pg__pool_attrs;
 
 /* Batch normalisation over all axes but the last. bn_stats(x, mask or absent) gives mean, sum of
@@ -129,10 +129,10 @@ typedef struct pg__pool_attrs {
  * and beta, and bn_dx has beta. If the slope is expensive, bn_sums passes what came through on to a
  * bn_dx without activation; else that result is not read. */
 typedef enum pg__bn_correction {
-    PG__BN_NONE,   /* biased */
-    PG__BN_SAMPLE, /* n / max(n - 1, 1): TensorFlow's fused kernel */
-    PG__BN_LAYER,  /* n / (n - (1 + epsilon)): standalone Keras */
-    PG__BN_TWICE   /* both */
+    PG_BN_NONE,   /* biased */
+    PG_BN_SAMPLE, /* n / max(n - 1, 1): TensorFlow's fused kernel */
+    PG_BN_LAYER,  /* n / (n - (1 + epsilon)): standalone Keras */
+    PG_BN_TWICE   /* both */
 } pg__bn_correction;
 
 typedef struct pg__bn_attrs {
@@ -157,12 +157,12 @@ typedef struct pg__conv_norm_attrs {
 /* Two operands, aligned at the last axis, with axes of size 1 repeated. binary_pick(a, b, dy): the
  * gradients of maximum and minimum, where equal elements go to a; shaped as dy. */
 typedef enum pg__binary_kind {
-    PG__ADD,
-    PG__SUBTRACT,
-    PG__MULTIPLY,
-    PG__DIVIDE,
-    PG__MAXIMUM,
-    PG__MINIMUM
+    PG_ADD,
+    PG_SUBTRACT,
+    PG_MULTIPLY,
+    PG_DIVIDE,
+    PG_MAXIMUM,
+    PG_MINIMUM
 } pg__binary_kind;
 
 typedef struct pg__binary_attrs {
@@ -198,7 +198,7 @@ typedef struct pg__transpose_attrs {
 typedef struct pg__resize_attrs {
     uint32_t rank;
     int bilinear;
-    uint64_t factor[PG__MAX_SPATIAL];
+    uint64_t factor[PG_MAX_SPATIAL];
 } pg__resize_attrs;
 
 /* dropout(x, step): x / (1 - rate) for elements that are kept, else 0. One number is drawn for each
@@ -212,32 +212,32 @@ typedef struct pg__dropout_attrs {
 } pg__dropout_attrs;
 
 /* uniform(step): numbers for each row; each column has its own bounds. */
-#define PG__MAX_DRAWN 2
+#define PG_MAX_DRAWN 2
 typedef struct pg__uniform_attrs {
     pg__dims to;     /* (rows, or 1 where rows_share, columns) */
     uint32_t stream; /* these three as in pg__dropout_attrs */
     int rows_share;
     uint64_t fold;
-    double low[PG__MAX_DRAWN], high[PG__MAX_DRAWN];
+    double low[PG_MAX_DRAWN], high[PG_MAX_DRAWN];
 } pg__uniform_attrs;
 
 /* warp(x, drawn): images (rows, height, width, channels) each of whose cells is taken from another
  * place. drawn: (rows or 1, 1 or 2), the numbers that determine the place along the width and along
  * the height; a single number is for both. It has no gradient: it is for inputs of a model. */
 typedef enum pg__warp_kind {
-    PG__WARP_SHIFT, /* by these shares of width and height */
-    PG__WARP_TURN,  /* by this angle around the middle */
-    PG__WARP_ZOOM,  /* scaled to these multiples of its size, around the middle */
-    PG__WARP_FLIP,  /* mirrored where less than 1/2 */
-    PG__WARP_CROP   /* starts at the whole part of these cells */
+    PG_WARP_SHIFT, /* by these shares of width and height */
+    PG_WARP_TURN,  /* by this angle around the middle */
+    PG_WARP_ZOOM,  /* scaled to these multiples of its size, around the middle */
+    PG_WARP_FLIP,  /* mirrored where less than 1/2 */
+    PG_WARP_CROP   /* starts at the whole part of these cells */
 } pg__warp_kind;
 
 /* What to use beyond the edges. */
 typedef enum pg__warp_fill {
-    PG__FILL_CONSTANT,
-    PG__FILL_NEAREST,
-    PG__FILL_REFLECT,
-    PG__FILL_WRAP
+    PG_FILL_CONSTANT,
+    PG_FILL_NEAREST,
+    PG_FILL_REFLECT,
+    PG_FILL_WRAP
 } pg__warp_fill;
 
 typedef struct pg__warp_attrs {

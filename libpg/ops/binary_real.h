@@ -7,12 +7,12 @@
 PG_SHARED real pg__combine(pg__binary_kind kind, real a, real b)
 {
     switch (kind) {
-    case PG__ADD: return a + b;
-    case PG__SUBTRACT: return a - b;
-    case PG__MULTIPLY: return a * b;
-    case PG__DIVIDE: return a / b;
-    case PG__MAXIMUM: return a >= b || isnan(a) ? a : b;
-    case PG__MINIMUM: return a <= b || isnan(a) ? a : b;
+    case PG_ADD: return a + b;
+    case PG_SUBTRACT: return a - b;
+    case PG_MULTIPLY: return a * b;
+    case PG_DIVIDE: return a / b;
+    case PG_MAXIMUM: return a >= b || isnan(a) ? a : b;
+    case PG_MINIMUM: return a <= b || isnan(a) ? a : b;
     }
     return 0;
 }
@@ -20,7 +20,7 @@ PG_SHARED real pg__combine(pg__binary_kind kind, real a, real b)
 /* Does the gradient of a maximum or minimum go to a? If both are equal, it does. */
 PG_SHARED int pg__picks_first(pg__binary_kind kind, real a, real b)
 {
-    return kind == PG__MAXIMUM ? a >= b : a <= b;
+    return kind == PG_MAXIMUM ? a >= b : a <= b;
 }
 
 #endif

@@ -21,54 +21,54 @@ typedef struct rule {
 
 /* Libraries multiply operands of the same type; kernels read and write any. Kernels of convolutions
  * are transposed, and cast in the same step, when they are used (backend/cuda/kernel_copy.h). */
-static const rule rules[PG__N_OPS] = {
-    [PG__OP_activity] = {"a", "f"},
-    [PG__OP_attention] = {"ccca", "c"},
-    [PG__OP_attention_grad] = {"cccacca", "c"},
-    [PG__OP_bn_stats] = {"a", "f"},
-    [PG__OP_bn_sums] = {"a", "pf"},
-    [PG__OP_bn_var] = {"a", "f"},
-    [PG__OP_constant] = {"a", "f"},
-    [PG__OP_conv] = {"caf", "c"},
-    [PG__OP_conv_dw] = {"c", "f"},
-    [PG__OP_conv_dx] = {"ca", "c"},
-    [PG__OP_dense] = {"ccf", "d"},
-    [PG__OP_dense_dw] = {"c", "f"},
-    [PG__OP_dense_dx] = {"c", "d"},
-    [PG__OP_dropout] = {"a", "d"},
-    [PG__OP_embedding] = {"a", "d"},
-    [PG__OP_embedding_dw] = {"a", "f"},
-    [PG__OP_gru] = {"acaca", "c"},
-    [PG__OP_gru_grad] = {"acacaaaaaac", "ffc"},
-    [PG__OP_hash_ids] = {"a", "f"},
-    [PG__OP_layer_norm] = {"a", "pf"},
-    [PG__OP_layer_norm_grad] = {"a", "pf"},
-    [PG__OP_loss] = {"fa", "f"},
-    [PG__OP_loss_grad] = {"fa", "p"},
-    [PG__OP_lstm] = {"acaca", "c"},
-    [PG__OP_lstm_grad] = {"acacaaaaaac", "fc"},
-    [PG__OP_mask_ids] = {"a", "f"},
-    [PG__OP_mask_steps] = {"a", "f"},
-    [PG__OP_mask_weights] = {"a", "f"},
-    [PG__OP_matmul] = {"c", "d"},
-    [PG__OP_meet_stats] = {"f", "f"},
-    [PG__OP_meet_sums] = {"f", "f"},
-    [PG__OP_normal] = {"a", "f"},
-    [PG__OP_rnn] = {"acaca", "c"},
-    [PG__OP_uniform] = {"a", "f"},
-    [PG__OP_warp] = {"af", "p"},
-    [PG__OP_rnn_grad] = {"acacaaaaaac", "fc"},
+static const rule rules[PG_N_OPS] = {
+    [PG_OP_activity] = {"a", "f"},
+    [PG_OP_attention] = {"ccca", "c"},
+    [PG_OP_attention_grad] = {"cccacca", "c"},
+    [PG_OP_bn_stats] = {"a", "f"},
+    [PG_OP_bn_sums] = {"a", "pf"},
+    [PG_OP_bn_var] = {"a", "f"},
+    [PG_OP_constant] = {"a", "f"},
+    [PG_OP_conv] = {"caf", "c"},
+    [PG_OP_conv_dw] = {"c", "f"},
+    [PG_OP_conv_dx] = {"ca", "c"},
+    [PG_OP_dense] = {"ccf", "d"},
+    [PG_OP_dense_dw] = {"c", "f"},
+    [PG_OP_dense_dx] = {"c", "d"},
+    [PG_OP_dropout] = {"a", "d"},
+    [PG_OP_embedding] = {"a", "d"},
+    [PG_OP_embedding_dw] = {"a", "f"},
+    [PG_OP_gru] = {"acaca", "c"},
+    [PG_OP_gru_grad] = {"acacaaaaaac", "ffc"},
+    [PG_OP_hash_ids] = {"a", "f"},
+    [PG_OP_layer_norm] = {"a", "pf"},
+    [PG_OP_layer_norm_grad] = {"a", "pf"},
+    [PG_OP_loss] = {"fa", "f"},
+    [PG_OP_loss_grad] = {"fa", "p"},
+    [PG_OP_lstm] = {"acaca", "c"},
+    [PG_OP_lstm_grad] = {"acacaaaaaac", "fc"},
+    [PG_OP_mask_ids] = {"a", "f"},
+    [PG_OP_mask_steps] = {"a", "f"},
+    [PG_OP_mask_weights] = {"a", "f"},
+    [PG_OP_matmul] = {"c", "d"},
+    [PG_OP_meet_stats] = {"f", "f"},
+    [PG_OP_meet_sums] = {"f", "f"},
+    [PG_OP_normal] = {"a", "f"},
+    [PG_OP_rnn] = {"acaca", "c"},
+    [PG_OP_uniform] = {"a", "f"},
+    [PG_OP_warp] = {"af", "p"},
+    [PG_OP_rnn_grad] = {"acacaaaaaac", "fc"},
 };
 
 static pg__wants_elem letter(const char *of, uint32_t k, char otherwise)
 {
     const size_t n = strlen(of);
     switch (n == 0 ? otherwise : of[k < n ? k : n - 1]) {
-    case 'c': return PG__OWN;
-    case 'd': return PG__OWN_OR;
-    case 'f': return PG__FLOAT;
-    case 'p': return PG__FOLLOWS;
-    default: return PG__ANY;
+    case 'c': return PG_OWN;
+    case 'd': return PG_OWN_OR;
+    case 'f': return PG_FLOAT;
+    case 'p': return PG_FOLLOWS;
+    default: return PG_ANY;
     }
 }
 
@@ -86,34 +86,34 @@ pg__wants_elem pg__result_elem(const pg__op *op, uint32_t k)
 
 static pg__val root_of(const pg__tape *t, pg__val v)
 {
-    while (t->values[v].alias != PG__NO_VAL)
+    while (t->values[v].alias != PG_NO_VAL)
         v = t->values[v].alias;
     return v;
 }
 
 static int is_compact(const pg__tape *t, pg__val v)
 {
-    return t->values[v].elem != PG__REAL && t->values[v].elem != PG__INT;
+    return t->values[v].elem != PG_ELEM_REAL && t->values[v].elem != PG_ELEM_INT;
 }
 
 /* If a result is float32, must the operand be float32, too? */
 static int passes_on(const pg__op *op)
 {
-    return op->kind == PG__OP_act || op->kind == PG__OP_add || op->kind == PG__OP_reshape ||
-           op->kind == PG__OP_softmax;
+    return op->kind == PG_OP_act || op->kind == PG_OP_add || op->kind == PG_OP_reshape ||
+           op->kind == PG_OP_softmax;
 }
 
 static void find_floats(const pg__tape *t, const pg__val *floats, size_t n_floats,
                         unsigned char *is_float)
 {
     for (size_t k = 0; k < n_floats; k++)
-        if (floats[k] != PG__NO_VAL)
+        if (floats[k] != PG_NO_VAL)
             is_float[root_of(t, floats[k])] = 1;
     for (uint32_t at = t->n_insts; at-- > 0;) {
         const pg__inst *i = &t->insts[at];
         const int all = passes_on(i->op) && is_float[root_of(t, pg__out(t, i, 0))];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL && (all || pg__operand_elem(i->op, k) == PG__FLOAT))
+            if (pg__in(t, i, k) != PG_NO_VAL && (all || pg__operand_elem(i->op, k) == PG_FLOAT))
                 is_float[root_of(t, pg__in(t, i, k))] = 1;
     }
 }
@@ -123,13 +123,13 @@ static void find_floats(const pg__tape *t, const pg__val *floats, size_t n_float
 typedef struct pass {
     pg__tape *t;
     const unsigned char *is_float; /* per value of the original tape */
-    pg__val *casts[PG__N_ELEMS];   /* per value: the same value in that type, or PG__NO_VAL */
+    pg__val *casts[PG_N_ELEMS];    /* per value: the same value in that type, or PG_NO_VAL */
 } pass;
 
 static pg_status cast(pass *p, pg__val v, pg__elem to, pg__val *out, pg_err *err)
 {
     const pg__cast_attrs a = {.from = p->t->values[v].elem, .to = to};
-    return pg__emit1(p->t, PG__OP_cast, &a, v, out, err);
+    return pg__emit1(p->t, PG_OP_cast, &a, v, out, err);
 }
 
 static pg_status take_as(pass *p, const pg__inst *i, uint32_t k, pg__elem to, pg_err *err)
@@ -137,7 +137,7 @@ static pg_status take_as(pass *p, const pg__inst *i, uint32_t k, pg__elem to, pg
     const pg__val v = pg__in(p->t, i, k);
     pg__val own = p->casts[to][v];
     pg_status st = PG_OK;
-    if (own == PG__NO_VAL)
+    if (own == PG_NO_VAL)
         PG_TRY(cast(p, v, to, &own, err));
     p->casts[to][v] = own;
     p->t->operands[i->in + k] = own;
@@ -151,8 +151,8 @@ static pg_status take_operands(pass *p, const pg__inst *i, pg__elem own, pg_err 
     for (uint32_t k = 0; k < i->n_in; k++) {
         const pg__val v = pg__in(p->t, i, k);
         const pg__wants_elem wants = pg__operand_elem(i->op, k);
-        const pg__elem to = wants == PG__OWN ? own : PG__REAL;
-        if (v != PG__NO_VAL && wants != PG__ANY && p->t->values[v].elem != PG__INT &&
+        const pg__elem to = wants == PG_OWN ? own : PG_ELEM_REAL;
+        if (v != PG_NO_VAL && wants != PG_ANY && p->t->values[v].elem != PG_ELEM_INT &&
             p->t->values[v].elem != to)
             PG_TRY(take_as(p, i, k, to, err));
     }
@@ -165,7 +165,7 @@ done:
 static int has_compact_operand(const pg__tape *t, const pg__inst *i)
 {
     for (uint32_t k = 0; k < i->n_in; k++)
-        if (pg__in(t, i, k) != PG__NO_VAL && is_compact(t, pg__in(t, i, k)))
+        if (pg__in(t, i, k) != PG_NO_VAL && is_compact(t, pg__in(t, i, k)))
             return 1;
     return 0;
 }
@@ -175,7 +175,7 @@ static int has_compact_operand(const pg__tape *t, const pg__inst *i)
 static pg_status make_beside(pass *p, const pg__inst *i, uint32_t k, pg__elem own, pg_err *err)
 {
     const pg__dims shape = p->t->values[pg__out(p->t, i, k)].shape; /* the array moves */
-    return pg__tape_value(p->t, &shape, own, PG__TEMP, 0, 0, &p->t->operands[i->out + k], err);
+    return pg__tape_value(p->t, &shape, own, PG_TEMP, 0, 0, &p->t->operands[i->out + k], err);
 }
 
 static pg_status make_results(pass *p, const pg__inst *i, pg__elem own, int has_compact,
@@ -187,10 +187,10 @@ static pg_status make_results(pass *p, const pg__inst *i, pg__elem own, int has_
         const pg__val v = pg__out(t, i, k);
         const pg__wants_elem wants = pg__result_elem(i->op, k);
         const int asked = p->is_float[v];
-        const int follows = wants == PG__FOLLOWS && has_compact && !asked;
-        const int is_own = wants == PG__OWN || (wants == PG__OWN_OR && !asked) || follows;
-        t->values[v].elem = is_own && !asked ? own : PG__REAL;
-        if (is_own && asked && own != PG__REAL)
+        const int follows = wants == PG_FOLLOWS && has_compact && !asked;
+        const int is_own = wants == PG_OWN || (wants == PG_OWN_OR && !asked) || follows;
+        t->values[v].elem = is_own && !asked ? own : PG_ELEM_REAL;
+        if (is_own && asked && own != PG_ELEM_REAL)
             PG_TRY(make_beside(p, i, k, own, err));
     }
 done:
@@ -205,7 +205,7 @@ static pg_status cast_results(pass *p, const pg__inst *i, const pg__val *made, p
         pg__val unused;
         if (pg__out(p->t, i, k) == made[k])
             continue;
-        PG_TRY(cast(p, pg__out(p->t, i, k), PG__REAL, &unused, err));
+        PG_TRY(cast(p, pg__out(p->t, i, k), PG_ELEM_REAL, &unused, err));
         p->t->operands[p->t->insts[p->t->n_insts - 1].out] = made[k];
     }
 done:
@@ -218,7 +218,7 @@ static pg_status take_inst(pass *p, const pg__inst *i, pg__elem own, pg_err *err
 {
     pg__tape *t = p->t;
     const pg__val first = pg__out(t, i, 0);
-    const int is_alias = t->values[first].alias != PG__NO_VAL;
+    const int is_alias = t->values[first].alias != PG_NO_VAL;
     const int has_compact = has_compact_operand(t, i);
     pg__val made[MAX_OUT];
     pg_status st = PG_OK;
@@ -228,7 +228,7 @@ static pg_status take_inst(pass *p, const pg__inst *i, pg__elem own, pg_err *err
         made[k] = pg__out(t, i, k);
     if (is_alias)
         t->values[first].elem = t->values[root_of(t, first)].elem;
-    else if (i->op->kind != PG__OP_cast) {
+    else if (i->op->kind != PG_OP_cast) {
         PG_TRY(take_operands(p, i, own, err));
         PG_TRY(make_results(p, i, own, has_compact, err));
     }
@@ -250,7 +250,7 @@ static pg_status take_all(pass *p, const pg__inst *insts, uint32_t n, const pg__
         if (at == n_forward)
             p->t->n_forward = p->t->n_insts;
         PG_TRY(take_inst(p, &insts[at],
-                         insts[at].origin < n_elems ? elems[insts[at].origin] : PG__REAL, err));
+                         insts[at].origin < n_elems ? elems[insts[at].origin] : PG_ELEM_REAL, err));
     }
     if (n <= n_forward)
         p->t->n_forward = p->t->n_insts;
@@ -266,7 +266,7 @@ pg_status pg__tape_compact(pg__tape *t, const pg__elem *elems, size_t n, const p
     unsigned char *is_float = pg__mem_array(t->n_values, 1);
     pass p = {.t = t, .is_float = is_float};
     pg_status st = PG_OK;
-    for (size_t e = 0; e < PG__N_ELEMS; e++) {
+    for (size_t e = 0; e < PG_N_ELEMS; e++) {
         p.casts[e] = pg__mem_array(t->n_values, sizeof **p.casts);
         if (!p.casts[e])
             PG_TRY(pg__nomem(err));
@@ -279,7 +279,7 @@ pg_status pg__tape_compact(pg__tape *t, const pg__elem *elems, size_t n, const p
     find_floats(t, floats, n_floats, is_float);
     PG_TRY(take_all(&p, insts, n_insts, elems, n, err));
 done:
-    for (size_t e = 0; e < PG__N_ELEMS; e++)
+    for (size_t e = 0; e < PG_N_ELEMS; e++)
         pg__mem_free(p.casts[e]);
     pg__mem_free(is_float);
     pg__mem_free(insts);

@@ -12,11 +12,11 @@
 
 /* What types an operation takes and makes. */
 typedef enum pg__wants_elem {
-    PG__ANY,     /* operand: any type */
-    PG__OWN,     /* only the type with which its layer computes */
-    PG__OWN_OR,  /* result: the same, or float32 if required */
-    PG__FLOAT,   /* float32 */
-    PG__FOLLOWS, /* result: the layer's type if an operand has 16 bits and float32 is not
+    PG_ANY,     /* operand: any type */
+    PG_OWN,     /* only the type with which its layer computes */
+    PG_OWN_OR,  /* result: the same, or float32 if required */
+    PG_FLOAT,   /* float32 */
+    PG_FOLLOWS, /* result: the layer's type if an operand has 16 bits and float32 is not
                     required */
 } pg__wants_elem;
 
@@ -24,8 +24,8 @@ pg__wants_elem pg__operand_elem(const pg__op *op, uint32_t k);
 pg__wants_elem pg__result_elem(const pg__op *op, uint32_t k);
 
 /* Gives the values of a complete tape their types, and inserts the casts. elems: per origin, the
- * type with which it computes; for those beyond n: PG__REAL. floats: values read from outside, and
- * gradients of parameters; PG__NO_VAL is allowed. PG_E_NOMEM. */
+ * type with which it computes; for those beyond n: PG_ELEM_REAL. floats: values read from outside,
+ * and gradients of parameters; PG_NO_VAL is allowed. PG_E_NOMEM. */
 pg_status pg__tape_compact(pg__tape *t, const pg__elem *elems, size_t n, const pg__val *floats,
                            size_t n_floats, pg_err *err);
 

@@ -45,35 +45,35 @@ static double flops_of(const pg__tape *t, const pg__inst *i)
     const pg__dims *a = shape_of(t, i, 0), *out = &t->values[pg__out(t, i, 0)].shape;
     const pg__dims *b = i->n_in > 1 ? shape_of(t, i, 1) : NULL;
     switch ((pg__op_kind)i->op->kind) {
-    case PG__OP_conv: return of_conv(i->attrs, a, out);
-    case PG__OP_conv_norm: return of_conv(&((const pg__conv_norm_attrs *)i->attrs)->conv, a, out);
-    case PG__OP_conv_dx: return of_conv(i->attrs, out, a);
-    case PG__OP_conv_dw: return of_conv(i->attrs, a, b);
-    case PG__OP_dense: return 2 * elems(a) * last(out);
-    case PG__OP_dense_dx: return 2 * elems(a) * last(out);
-    case PG__OP_dense_dw: return 2 * elems(a) * last(b);
-    case PG__OP_matmul: {
+    case PG_OP_conv: return of_conv(i->attrs, a, out);
+    case PG_OP_conv_norm: return of_conv(&((const pg__conv_norm_attrs *)i->attrs)->conv, a, out);
+    case PG_OP_conv_dx: return of_conv(i->attrs, out, a);
+    case PG_OP_conv_dw: return of_conv(i->attrs, a, b);
+    case PG_OP_dense: return 2 * elems(a) * last(out);
+    case PG_OP_dense_dx: return 2 * elems(a) * last(out);
+    case PG_OP_dense_dw: return 2 * elems(a) * last(b);
+    case PG_OP_matmul: {
         const pg__matmul_attrs *m = i->attrs;
         return 2 * elems(out) * (double)a->d[m->a_turned ? 1 : 2];
     }
-    case PG__OP_attention: return of_attention(a, b, shape_of(t, i, 2));
-    case PG__OP_attention_grad: return 2 * of_attention(a, b, shape_of(t, i, 2));
-    case PG__OP_lstm:
-    case PG__OP_gru:
-    case PG__OP_rnn: return of_recurrent(a, b);
-    case PG__OP_lstm_grad:
-    case PG__OP_gru_grad:
-    case PG__OP_rnn_grad: return 2 * of_recurrent(a, b);
+    case PG_OP_attention: return of_attention(a, b, shape_of(t, i, 2));
+    case PG_OP_attention_grad: return 2 * of_attention(a, b, shape_of(t, i, 2));
+    case PG_OP_lstm:
+    case PG_OP_gru:
+    case PG_OP_rnn: return of_recurrent(a, b);
+    case PG_OP_lstm_grad:
+    case PG_OP_gru_grad:
+    case PG_OP_rnn_grad: return 2 * of_recurrent(a, b);
     default: return 0;
     }
 }
 
 pg__cost pg__cost_of(const pg__tape *t, const pg__inst *i, size_t real_bytes)
 {
-    pg__cost w = {.flops = i->n_in > 0 && pg__in(t, i, 0) != PG__NO_VAL ? flops_of(t, i) : 0};
+    pg__cost w = {.flops = i->n_in > 0 && pg__in(t, i, 0) != PG_NO_VAL ? flops_of(t, i) : 0};
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-        if (v != PG__NO_VAL)
+        if (v != PG_NO_VAL)
             w.bytes +=
                 elems(&t->values[v].shape) * (double)pg__elem_bytes(t->values[v].elem, real_bytes);
     }

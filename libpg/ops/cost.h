@@ -10,7 +10,7 @@ typedef struct pg__cost {
     double bytes; /* of operands and results, each counted once */
 } pg__cost;
 
-/* All shapes known; real_bytes: of a PG__REAL. */
+/* All shapes known; real_bytes: of a PG_ELEM_REAL. */
 pg__cost pg__cost_of(const pg__tape *t, const pg__inst *i, size_t real_bytes);
 
 #endif

@@ -27,7 +27,7 @@ static int is_kept(const work *w, pg__val v)
 
 static pg__elem elem_of(const work *w, const pg__inst *i)
 {
-    return w->elems && i->origin < w->n_elems ? w->elems[i->origin] : PG__REAL;
+    return w->elems && i->origin < w->n_elems ? w->elems[i->origin] : PG_ELEM_REAL;
 }
 
 /* Cuts only, and only on the axes of a row. */
@@ -35,7 +35,7 @@ static int is_crop(const pg__inst *i)
 {
     const pg__pad_attrs *a = i->attrs;
     int any = 0;
-    if (i->op != pg__op_of(PG__OP_pad) || a->before[0] != 0 || a->after[0] != 0)
+    if (i->op != pg__op_of(PG_OP_pad) || a->before[0] != 0 || a->after[0] != 0)
         return 0;
     for (uint32_t k = 1; k < PG_MAX_RANK; k++) {
         if (a->before[k] > 0 || a->after[k] > 0)
@@ -82,10 +82,10 @@ static unsigned attention_operands(const work *w, const pg__inst *i, const pg__p
 {
     const pg__val p = pg__out(w->t, i, 1);
     if (((const pg__attention_attrs *)i->attrs)->causal || is_kept(w, p) || reads(w, p) ||
-        pg__in(w->t, i, SCORE_MASK) != PG__NO_VAL || pg__in(w->t, i, FACTORS) != PG__NO_VAL ||
+        pg__in(w->t, i, SCORE_MASK) != PG_NO_VAL || pg__in(w->t, i, FACTORS) != PG_NO_VAL ||
         !leaves_last(crop, 3, 1))
         return 0;
-    return OPERAND(QUERY) | (pg__in(w->t, i, QUERY_MASK) != PG__NO_VAL ? OPERAND(QUERY_MASK) : 0);
+    return OPERAND(QUERY) | (pg__in(w->t, i, QUERY_MASK) != PG_NO_VAL ? OPERAND(QUERY_MASK) : 0);
 }
 
 /* 0: the instruction does not treat the cut axis element by element. */
@@ -94,20 +94,20 @@ static unsigned operands_of(const work *w, const pg__inst *i, const pg__pad_attr
     const pg__value *v = w->t->values;
     const pg__dims *y = &v[pg__out(w->t, i, 0)].shape;
     switch ((pg__op_kind)i->op->kind) {
-    case PG__OP_act:
-    case PG__OP_affine: return OPERAND(0);
-    case PG__OP_add: return OPERAND(0) | OPERAND(1);
-    case PG__OP_binary:
+    case PG_OP_act:
+    case PG_OP_affine: return OPERAND(0);
+    case PG_OP_add: return OPERAND(0) | OPERAND(1);
+    case PG_OP_binary:
         return pg__dims_equal(&v[pg__in(w->t, i, 0)].shape, y) &&
                        pg__dims_equal(&v[pg__in(w->t, i, 1)].shape, y)
                    ? OPERAND(0) | OPERAND(1)
                    : 0;
-    case PG__OP_dense: return leaves_last(crop, y->rank, 1) ? OPERAND(0) : 0;
-    case PG__OP_layer_norm:
+    case PG_OP_dense: return leaves_last(crop, y->rank, 1) ? OPERAND(0) : 0;
+    case PG_OP_layer_norm:
         return leaves_last(crop, y->rank, ((const pg__layer_norm_attrs *)i->attrs)->n_axes)
                    ? OPERAND(0)
                    : 0;
-    case PG__OP_attention: return attention_operands(w, i, crop);
+    case PG_OP_attention: return attention_operands(w, i, crop);
     default: return 0;
     }
 }
@@ -184,7 +184,7 @@ static pg_status crop_value(work *w, pg__val v, const pg__inst *like, pg__val *o
     pg_status st = PG_OK;
     t->origin = like->origin;
     t->device = like->device;
-    PG_TRY(pg__emit1(t, PG__OP_pad, like->attrs, v, out, err));
+    PG_TRY(pg__emit1(t, PG_OP_pad, like->attrs, v, out, err));
     const pg__inst crop = t->insts[--t->n_insts];
     drop_crops(w, v, &crop, *out);
     PG_TRY(push(w, &crop, err));
@@ -198,7 +198,7 @@ static pg_status update_shapes(const work *w, const pg__inst *i, pg_err *err)
     const pg__dims *in[8] = {NULL};
     pg__dims out[8];
     for (uint32_t k = 0; k < i->n_in; k++)
-        if (pg__in(w->t, i, k) != PG__NO_VAL)
+        if (pg__in(w->t, i, k) != PG_NO_VAL)
             in[k] = &w->t->values[pg__in(w->t, i, k)].shape;
     const pg_status st = i->op->shape(i->attrs, in, i->n_in, out, err);
     for (uint32_t k = 1; k < i->n_out && st == PG_OK; k++)

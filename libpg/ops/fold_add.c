@@ -26,7 +26,7 @@ static void find_uses(pass *p)
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL)
+            if (pg__in(t, i, k) != PG_NO_VAL)
                 p->n_readers[pg__in(t, i, k)]++;
         for (uint32_t k = 0; k < i->n_out; k++)
             p->maker[pg__out(t, i, k)] = at;
@@ -35,7 +35,7 @@ static void find_uses(pass *p)
 
 static pg__elem elem_of(const pass *p, const pg__inst *i)
 {
-    return p->elems && i->origin < p->n_elems ? p->elems[i->origin] : PG__REAL;
+    return p->elems && i->origin < p->n_elems ? p->elems[i->origin] : PG_ELEM_REAL;
 }
 
 /* The normalised convolution that makes operand k of a reader and has no other reader, or NULL. */
@@ -45,7 +45,7 @@ static pg__inst *conv_before(const pass *p, const pg__inst *reader, uint32_t k)
     if (p->maker[v] == NOBODY || p->n_readers[v] != 1 || p->kept[v])
         return NULL;
     pg__inst *conv = &p->t->insts[p->maker[v]];
-    const int fits = conv->op == pg__op_of(PG__OP_conv_norm) && conv->device == reader->device &&
+    const int fits = conv->op == pg__op_of(PG_OP_conv_norm) && conv->device == reader->device &&
                      elem_of(p, conv) == elem_of(p, reader);
     return fits && !((const pg__conv_norm_attrs *)conv->attrs)->has_act ? conv : NULL;
 }
@@ -119,9 +119,9 @@ pg_status pg__tape_fold_add(pg__tape *t, const unsigned char *kept, const pg__el
         PG_TRY(pg__nomem(err));
     find_uses(&p);
     for (uint32_t at = 0; at < t->n_insts; at++) {
-        if (t->insts[at].op == pg__op_of(PG__OP_add))
+        if (t->insts[at].op == pg__op_of(PG_OP_add))
             PG_TRY(try_add(&p, &t->insts[at], err));
-        else if (t->insts[at].op == pg__op_of(PG__OP_act))
+        else if (t->insts[at].op == pg__op_of(PG_OP_act))
             PG_TRY(try_act(&p, &t->insts[at], err));
     }
     for (uint32_t at = 0; at < t->n_insts; at++)

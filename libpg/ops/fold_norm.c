@@ -21,7 +21,7 @@ static void find_uses(const pg__tape *t, uses *u)
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL)
+            if (pg__in(t, i, k) != PG_NO_VAL)
                 u->n_readers[pg__in(t, i, k)]++;
         for (uint32_t k = 0; k < i->n_out; k++)
             u->maker[pg__out(t, i, k)] = at;
@@ -33,7 +33,7 @@ static int are_constant(const pg__tape *t, const pg__inst *i, uint32_t from, uin
 {
     for (uint32_t k = from; k < to; k++) {
         const pg__val v = pg__in(t, i, k);
-        if (v != PG__NO_VAL && t->values[pg__tape_root(t, v)].role != PG__PARAM)
+        if (v != PG_NO_VAL && t->values[pg__tape_root(t, v)].role != PG_PARAM)
             return 0;
     }
     return 1;
@@ -43,14 +43,14 @@ static int are_constant(const pg__tape *t, const pg__inst *i, uint32_t from, uin
 static pg__inst *conv_before(const pg__tape *t, const pg__inst *norm, const uses *u,
                              const unsigned char *kept)
 {
-    if (norm->op != pg__op_of(PG__OP_bn_apply))
+    if (norm->op != pg__op_of(PG_OP_bn_apply))
         return NULL;
     const pg__val between = pg__in(t, norm, X);
     if (u->maker[between] == NOBODY || u->n_readers[between] != 1 || kept[between] ||
-        pg__in(t, norm, COUNT) != PG__NO_VAL || pg__in(t, norm, MASK) != PG__NO_VAL)
+        pg__in(t, norm, COUNT) != PG_NO_VAL || pg__in(t, norm, MASK) != PG_NO_VAL)
         return NULL;
     pg__inst *conv = &t->insts[u->maker[between]];
-    return conv->op == pg__op_of(PG__OP_conv) && conv->device == norm->device &&
+    return conv->op == pg__op_of(PG_OP_conv) && conv->device == norm->device &&
                    are_constant(t, conv, 1, conv->n_in) && are_constant(t, norm, MEAN, COUNT)
                ? conv
                : NULL;
@@ -72,7 +72,7 @@ static pg_status join(pg__tape *t, const pg__inst *conv, pg__inst *norm, pg_err 
     }
     *a = (pg__conv_norm_attrs){*(const pg__conv_attrs *)conv->attrs, bn->epsilon, bn->has_act,
                                bn->act};
-    norm->op = pg__op_of(PG__OP_conv_norm);
+    norm->op = pg__op_of(PG_OP_conv_norm);
     norm->attrs = a;
     norm->origin = conv->origin;
     norm->in = t->n_operands;

@@ -6,8 +6,8 @@
 
 #include "ops/real.h"
 
-#define PG__HASH_0 UINT64_C(0xc3a5c85c97cb3127)
-#define PG__HASH_2 UINT64_C(0x9ae16a3b2f90404f)
+#define PG_HASH_0 UINT64_C(0xc3a5c85c97cb3127)
+#define PG_HASH_2 UINT64_C(0x9ae16a3b2f90404f)
 
 PG_SHARED uint64_t pg__hash_turn(uint64_t v, unsigned by)
 {
@@ -35,9 +35,9 @@ PG_SHARED uint64_t pg__hash_pair(uint64_t u, uint64_t v, uint64_t by)
 /* n: 1 to 16 */
 PG_SHARED uint64_t pg__hash_text(const unsigned char *text, unsigned n)
 {
-    const uint64_t by = PG__HASH_2 + 2 * (uint64_t)n;
+    const uint64_t by = PG_HASH_2 + 2 * (uint64_t)n;
     if (n >= 8) {
-        const uint64_t a = pg__hash_bytes(text, 0, 8) + PG__HASH_2;
+        const uint64_t a = pg__hash_bytes(text, 0, 8) + PG_HASH_2;
         const uint64_t b = pg__hash_bytes(text, n - 8, 8);
         return pg__hash_pair(pg__hash_turn(b, 37) * by + a, (pg__hash_turn(a, 25) + b) * by, by);
     }
@@ -46,9 +46,9 @@ PG_SHARED uint64_t pg__hash_text(const unsigned char *text, unsigned n)
                              by);
     const uint64_t y = text[0] + ((uint64_t)text[n / 2] << 8);
     const uint64_t z = n + ((uint64_t)text[n - 1] << 2);
-    uint64_t v = (y * PG__HASH_2) ^ (z * PG__HASH_0);
+    uint64_t v = (y * PG_HASH_2) ^ (z * PG_HASH_0);
     v ^= v >> 47;
-    return v * PG__HASH_2;
+    return v * PG_HASH_2;
 }
 
 PG_SHARED uint64_t pg__hash_bucket(const pg__hash_attrs *a, int32_t id)

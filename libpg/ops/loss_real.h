@@ -77,7 +77,7 @@ PG_SHARED real pg__huber_of(real e, real delta)
 PG_SHARED real pg__binary_of(const pg__loss_attrs *a, real x, real y)
 {
     const real t = pg__smooth_binary(a, y), c = pg__clip_probability(x);
-    const real add = a->bce == PG__BCE_ADD_EPSILON ? LOSS_EPSILON : 0;
+    const real add = a->bce == PG_BCE_ADD_EPSILON ? LOSS_EPSILON : 0;
     if (a->logits)
         return (x > 0 ? x : 0) - x * t + R(log1p)(R(exp)(-R(fabs)(x)));
     return -(t * R(log)(c + add) + (1 - t) * R(log)(1 - c + add));
@@ -85,7 +85,7 @@ PG_SHARED real pg__binary_of(const pg__loss_attrs *a, real x, real y)
 PG_SHARED real pg__binary_slope_of(const pg__loss_attrs *a, real x, real y)
 {
     const real t = pg__smooth_binary(a, y);
-    const real add = a->bce == PG__BCE_ADD_EPSILON ? LOSS_EPSILON : 0;
+    const real add = a->bce == PG_BCE_ADD_EPSILON ? LOSS_EPSILON : 0;
     if (a->logits)
         return pg__sigmoid(x) - t;
     return pg__is_clipped(x) ? 0 : (1 - t) / (1 - x + add) - t / (x + add);

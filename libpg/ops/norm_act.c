@@ -18,7 +18,7 @@ static void find_uses(const pg__tape *t, uses *u)
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL)
+            if (pg__in(t, i, k) != PG_NO_VAL)
                 u->n_readers[pg__in(t, i, k)]++;
         for (uint32_t k = 0; k < i->n_out; k++)
             u->maker[pg__out(t, i, k)] = at;
@@ -34,19 +34,19 @@ typedef struct limits {
 
 static pg__elem elem_of(const limits *l, const pg__inst *i)
 {
-    return l->elems && i->origin < l->n_elems ? l->elems[i->origin] : PG__REAL;
+    return l->elems && i->origin < l->n_elems ? l->elems[i->origin] : PG_ELEM_REAL;
 }
 
 /* The normalisation that an instruction can become part of, if it is an activation. */
 static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses *u, const limits *l)
 {
-    if (act->op != pg__op_of(PG__OP_act))
+    if (act->op != pg__op_of(PG_OP_act))
         return NULL;
     const pg__val between = pg__in(t, act, 0);
     if (u->maker[between] == NOBODY || u->n_readers[between] != 1 || l->kept[between])
         return NULL;
     pg__inst *norm = &t->insts[u->maker[between]];
-    const int fits = norm->op == pg__op_of(PG__OP_bn_apply) && norm->device == act->device &&
+    const int fits = norm->op == pg__op_of(PG_OP_bn_apply) && norm->device == act->device &&
                      elem_of(l, norm) == elem_of(l, act);
     return fits && !((const pg__bn_attrs *)norm->attrs)->has_act ? norm : NULL;
 }

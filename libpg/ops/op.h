@@ -26,39 +26,39 @@ typedef struct pg__dims {
 } pg__dims;
 
 typedef enum pg__elem {
-    PG__REAL,      /* float; double in the reference back end */
-    PG__INT,       /* int32_t: ids and classes */
-    PG__REAL_BF16, /* type of a layer that computes with less than float: see compact.h */
-    PG__REAL_F16,
-    PG__N_ELEMS
+    PG_ELEM_REAL, /* float; double in the reference back end */
+    PG_ELEM_INT,  /* int32_t: ids and classes */
+    PG_ELEM_BF16, /* type of a layer that computes with less than float: see compact.h */
+    PG_ELEM_F16,
+    PG_N_ELEMS
 } pg__elem;
 
-/* Bytes of one element; real_bytes: of a PG__REAL. */
+/* Bytes of one element; real_bytes: of a PG_ELEM_REAL. */
 static inline size_t pg__elem_bytes(pg__elem e, size_t real_bytes)
 {
-    return e == PG__REAL ? real_bytes : e == PG__INT ? sizeof(int32_t) : sizeof(uint16_t);
+    return e == PG_ELEM_REAL ? real_bytes : e == PG_ELEM_INT ? sizeof(int32_t) : sizeof(uint16_t);
 }
 
 typedef enum pg__role {
-    PG__TEMP,  /* computed by an instruction */
-    PG__INPUT, /* slot: input of the model */
-    PG__TARGET,
-    PG__WEIGHT, /* slot: output of the model; one number per row (or step), sample and class weight
-                 */
-    PG__PARAM,  /* slot: parameter, trained or not */
-    PG__STATE,  /* slot: state of a layer that is carried from batch to batch */
-    PG__STEP,   /* PG__STEP_N integers that change from step to step, see pg__step_slot */
-    PG__SEED /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N; the
+    PG_TEMP,  /* computed by an instruction */
+    PG_INPUT, /* slot: input of the model */
+    PG_TARGET,
+    PG_WEIGHT,   /* slot: output of the model; one number per row (or step), sample and class weight
+                  */
+    PG_PARAM,    /* slot: parameter, trained or not */
+    PG_STATE,    /* slot: state of a layer that is carried from batch to batch */
+    PG_PER_STEP, /* PG_STEP_N integers that change from step to step, see pg__step_slot */
+    PG_SEED /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N; the
                 slot after the outputs: by what layers add to the loss */
 } pg__role;
 
-/* What random numbers are a function of, as a PG__STEP value holds it: 64-bit numbers in two
+/* What random numbers are a function of, as a PG_PER_STEP value holds it: 64-bit numbers in two
  * halves, the low one first. */
 typedef enum pg__step_slot {
-    PG__STEP_SEED = 0,
-    PG__STEP_COUNT = 2, /* steps made */
-    PG__STEP_ROW = 4,   /* first row of these, within the whole batch */
-    PG__STEP_N = 6
+    PG_STEP_SEED = 0,
+    PG_STEP_COUNT = 2, /* steps made */
+    PG_STEP_ROW = 4,   /* first row of these, within the whole batch */
+    PG_STEP_N = 6
 } pg__step_slot;
 
 static inline uint64_t pg__step_number(const int32_t *step, pg__step_slot low)
@@ -67,7 +67,7 @@ static inline uint64_t pg__step_number(const int32_t *step, pg__step_slot low)
 }
 
 typedef uint32_t pg__val; /* index of a value on its tape */
-#define PG__NO_VAL UINT32_MAX
+#define PG_NO_VAL UINT32_MAX
 
 typedef struct pg__value {
     pg__dims shape;
@@ -75,8 +75,8 @@ typedef struct pg__value {
     pg__role role;
     uint32_t slot;
     int needs_grad; /* its computation involves something that is trained */
-    pg__val grad;   /* its gradient once the backward pass has reached it, else PG__NO_VAL */
-    pg__val alias;  /* the value whose memory it shares (a reshape), else PG__NO_VAL */
+    pg__val grad;   /* its gradient once the backward pass has reached it, else PG_NO_VAL */
+    pg__val alias;  /* the value whose memory it shares (a reshape), else PG_NO_VAL */
 } pg__value;
 
 typedef struct pg__op pg__op;
@@ -84,7 +84,7 @@ typedef struct pg__op pg__op;
 typedef struct pg__inst {
     const pg__op *op;
     const void *attrs; /* the operation's struct of attrs.h, or NULL */
-    uint32_t in, n_in; /* operands: tape->operands[in .. in + n_in), PG__NO_VAL if one is absent */
+    uint32_t in, n_in; /* operands: tape->operands[in .. in + n_in), PG_NO_VAL if one is absent */
     uint32_t out, n_out;
     uint32_t origin; /* the layer from which it was lowered, in the caller's numbers: for
                         messages */
@@ -136,12 +136,12 @@ struct pg__op {
 #define PG_KEEPS(results, kept) ((results) | (kept) << 8)
 
 typedef enum pg__op_kind {
-#define PG_OP(name, n_out, tol, attrs)      PG__OP_##name,
-#define PG_GRAD_OP(name, n_out, tol, attrs) PG__OP_##name,
+#define PG_OP(name, n_out, tol, attrs)      PG_OP_##name,
+#define PG_GRAD_OP(name, n_out, tol, attrs) PG_OP_##name,
 #include "ops/ops.def"
 #undef PG_OP
 #undef PG_GRAD_OP
-    PG__N_OPS
+    PG_N_OPS
 } pg__op_kind;
 
 const pg__op *pg__op_of(pg__op_kind kind);
@@ -165,7 +165,7 @@ void pg__tape_fini(pg__tape *t);
 pg_status pg__tape_value(pg__tape *t, const pg__dims *shape, pg__elem elem, pg__role role,
                          uint32_t slot, int needs_grad, pg__val *out, pg_err *err);
 
-/* Appends an instruction; attrs (may be NULL) is copied. `in` may hold PG__NO_VAL. Results are
+/* Appends an instruction; attrs (may be NULL) is copied. `in` may hold PG_NO_VAL. Results are
  * written to out[0 .. op->n_out). Errors of the operation's shape rule, PG_E_NOMEM. */
 pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__val *in, size_t n_in,
                    pg__val *out, pg_err *err);
@@ -182,7 +182,7 @@ pg_status pg__emit3(pg__tape *t, pg__op_kind kind, const void *attrs, pg__val a,
 
 static inline pg__val pg__in(const pg__tape *t, const pg__inst *i, size_t k)
 {
-    return k < i->n_in ? t->operands[i->in + k] : PG__NO_VAL;
+    return k < i->n_in ? t->operands[i->in + k] : PG_NO_VAL;
 }
 static inline pg__val pg__out(const pg__tape *t, const pg__inst *i, size_t k)
 {
@@ -192,7 +192,7 @@ static inline pg__val pg__out(const pg__tape *t, const pg__inst *i, size_t k)
 /* Generates the backward pass of all losses on the tape. */
 pg_status pg__tape_backward(pg__tape *t, pg_err *err);
 
-/* For backward rules: whether operand k needs a gradient; the gradient of result k (PG__NO_VAL if
+/* For backward rules: whether operand k needs a gradient; the gradient of result k (PG_NO_VAL if
  * nothing depends on it); add g to the gradient of operand k. */
 int pg__wants(const pg__tape *t, const pg__inst *i, size_t k);
 pg__val pg__grad_of(const pg__tape *t, const pg__inst *i, size_t k);

@@ -33,7 +33,7 @@ pg_status pg__backward_act(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))
         return PG_OK;
-    PG_TRY(pg__emit2(t, PG__OP_act_grad, i->attrs, from, pg__grad_of(t, i, 0), &dx, err));
+    PG_TRY(pg__emit2(t, PG_OP_act_grad, i->attrs, from, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

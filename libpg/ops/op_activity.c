@@ -24,8 +24,7 @@ pg_status pg__backward_activity(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))
         return PG_OK;
-    PG_TRY(
-        pg__emit2(t, PG__OP_activity_grad, i->attrs, pg__in(t, i, 0), pg__in(t, i, 1), &dx, err));
+    PG_TRY(pg__emit2(t, PG_OP_activity_grad, i->attrs, pg__in(t, i, 0), pg__in(t, i, 1), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

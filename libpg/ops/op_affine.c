@@ -17,7 +17,7 @@ pg_status pg__backward_affine(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))
         return PG_OK;
-    PG_TRY(pg__emit1(t, PG__OP_affine, &back, pg__grad_of(t, i, 0), &dx, err));
+    PG_TRY(pg__emit1(t, PG_OP_affine, &back, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

@@ -67,7 +67,7 @@ pg_status pg__backward_attention(pg__tape *t, const pg__inst *i, pg_err *err)
                           pg__grad_of(t, i, 1)};
     pg__val grads[4];
     pg_status st = PG_OK;
-    PG_TRY(pg__emit(t, PG__OP_attention_grad, i->attrs, in, 7, grads, err));
+    PG_TRY(pg__emit(t, PG_OP_attention_grad, i->attrs, in, 7, grads, err));
     for (size_t k = 0; k < 3; k++)
         if (pg__wants(t, i, k))
             PG_TRY(pg__give(t, i, k, grads[k], err));

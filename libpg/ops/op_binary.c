@@ -39,7 +39,7 @@ static pg_status give_summed(pg__tape *t, const pg__inst *i, size_t k, pg__val g
     const pg__spread_attrs a = {.to = t->values[pg__in(t, i, k)].shape};
     pg_status st = PG_OK;
     if (!pg__dims_equal(&a.to, &t->values[g].shape))
-        PG_TRY(pg__emit1(t, PG__OP_sum_to, &a, g, &g, err));
+        PG_TRY(pg__emit1(t, PG_OP_sum_to, &a, g, &g, err));
     PG_TRY(pg__give(t, i, k, g, err));
 done:
     return st;
@@ -49,14 +49,14 @@ done:
 static pg_status second(pg__tape *t, const pg__inst *i, pg__binary_kind kind, pg__val dy,
                         pg__val *out, pg_err *err)
 {
-    const pg__binary_attrs times = {PG__MULTIPLY}, by = {PG__DIVIDE};
+    const pg__binary_attrs times = {PG_MULTIPLY}, by = {PG_DIVIDE};
     pg__val g = dy;
     pg_status st = PG_OK;
-    if (kind == PG__DIVIDE) { /* -dy y / b */
-        PG_TRY(pg__emit2(t, PG__OP_binary, &times, dy, pg__out(t, i, 0), &g, err));
-        PG_TRY(pg__emit2(t, PG__OP_binary, &by, g, pg__in(t, i, 1), &g, err));
+    if (kind == PG_DIVIDE) { /* -dy y / b */
+        PG_TRY(pg__emit2(t, PG_OP_binary, &times, dy, pg__out(t, i, 0), &g, err));
+        PG_TRY(pg__emit2(t, PG_OP_binary, &by, g, pg__in(t, i, 1), &g, err));
     }
-    PG_TRY(pg__emit1(t, PG__OP_affine, &(pg__affine_attrs){-1, 0}, g, out, err));
+    PG_TRY(pg__emit1(t, PG_OP_affine, &(pg__affine_attrs){-1, 0}, g, out, err));
 done:
     return st;
 }
@@ -68,13 +68,13 @@ pg_status pg__backward_binary(pg__tape *t, const pg__inst *i, pg_err *err)
     const int a_wants = pg__wants(t, i, 0), b_wants = pg__wants(t, i, 1);
     pg__val g[2] = {dy, dy};
     pg_status st = PG_OK;
-    if (kind == PG__MAXIMUM || kind == PG__MINIMUM)
-        PG_TRY(pg__emit3(t, PG__OP_binary_pick, i->attrs, a, b, dy, g, err));
-    if ((kind == PG__MULTIPLY || kind == PG__DIVIDE) && a_wants)
-        PG_TRY(pg__emit2(t, PG__OP_binary, i->attrs, dy, b, &g[0], err));
-    if (kind == PG__MULTIPLY && b_wants)
-        PG_TRY(pg__emit2(t, PG__OP_binary, i->attrs, dy, a, &g[1], err));
-    if ((kind == PG__SUBTRACT || kind == PG__DIVIDE) && b_wants)
+    if (kind == PG_MAXIMUM || kind == PG_MINIMUM)
+        PG_TRY(pg__emit3(t, PG_OP_binary_pick, i->attrs, a, b, dy, g, err));
+    if ((kind == PG_MULTIPLY || kind == PG_DIVIDE) && a_wants)
+        PG_TRY(pg__emit2(t, PG_OP_binary, i->attrs, dy, b, &g[0], err));
+    if (kind == PG_MULTIPLY && b_wants)
+        PG_TRY(pg__emit2(t, PG_OP_binary, i->attrs, dy, a, &g[1], err));
+    if ((kind == PG_SUBTRACT || kind == PG_DIVIDE) && b_wants)
         PG_TRY(second(t, i, kind, dy, &g[1], err));
     if (a_wants)
         PG_TRY(give_summed(t, i, 0, g[0], err));

@@ -71,7 +71,7 @@ pg_status pg__shape_bn_dx(const void *attrs, const pg__dims *const *in, size_t n
 /* Is the slope as fast to compute as to read? */
 static int is_cheap(const pg__act_attrs *a)
 {
-    return a->kind == PG__ACT_RELU || a->kind == PG__ACT_HARD_SIGMOID;
+    return a->kind == PG_ACT_RELU || a->kind == PG_ACT_HARD_SIGMOID;
 }
 
 /* What comes back through the activation, and its sum, and the sum of it times the normalised x. */
@@ -80,15 +80,15 @@ static pg_status emit_sums(pg__tape *t, const pg__inst *i, pg__val out[3], pg_er
     const pg__bn_attrs *a = i->attrs;
     const pg__val operands[] = {pg__in(t, i, X),        pg__grad_of(t, i, 0), pg__in(t, i, MEAN),
                                 pg__in(t, i, VARIANCE), pg__in(t, i, GAMMA),  pg__in(t, i, BETA)};
-    return pg__emit(t, PG__OP_bn_sums, a, operands, a->has_act ? 6 : 4, out, err);
+    return pg__emit(t, PG_OP_bn_sums, a, operands, a->has_act ? 6 : 4, out, err);
 }
 
 pg_status pg__backward_bn_apply(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     const pg__val count = pg__in(t, i, COUNT);
     pg__bn_attrs a = *(const pg__bn_attrs *)i->attrs;
-    const int through = count != PG__NO_VAL && pg__wants(t, i, X);
-    pg__val of[3] = {pg__grad_of(t, i, 0), PG__NO_VAL, PG__NO_VAL}, dx; /* dy and its sums */
+    const int through = count != PG_NO_VAL && pg__wants(t, i, X);
+    pg__val of[3] = {pg__grad_of(t, i, 0), PG_NO_VAL, PG_NO_VAL}, dx; /* dy and its sums */
     pg_status st = PG_OK;
     if (through || pg__wants(t, i, GAMMA) || pg__wants(t, i, BETA)) {
         PG_TRY(emit_sums(t, i, of, err));
@@ -104,18 +104,18 @@ pg_status pg__backward_bn_apply(pg__tape *t, const pg__inst *i, pg_err *err)
     if (!pg__wants(t, i, X))
         goto done;
     if (through && a.meets) /* those of gamma and beta stay the lane's own */
-        PG_TRY(pg__emit(t, PG__OP_meet_sums, NULL, &of[1], 2, &of[1], err));
+        PG_TRY(pg__emit(t, PG_OP_meet_sums, NULL, &of[1], 2, &of[1], err));
     const pg__val operands[] = {pg__in(t, i, X),
                                 of[0],
                                 pg__in(t, i, MEAN),
                                 pg__in(t, i, VARIANCE),
                                 pg__in(t, i, GAMMA),
-                                through ? of[1] : PG__NO_VAL,
-                                through ? of[2] : PG__NO_VAL,
+                                through ? of[1] : PG_NO_VAL,
+                                through ? of[2] : PG_NO_VAL,
                                 count,
                                 pg__in(t, i, MASK),
                                 pg__in(t, i, BETA)};
-    PG_TRY(pg__emit(t, PG__OP_bn_dx, &a, operands, a.has_act ? 10 : 9, &dx, err));
+    PG_TRY(pg__emit(t, PG_OP_bn_dx, &a, operands, a.has_act ? 10 : 9, &dx, err));
     PG_TRY(pg__give(t, i, X, dx, err));
 done:
     return st;

@@ -39,7 +39,7 @@ pg_status pg__backward_concat(pg__tape *t, const pg__inst *i, pg_err *err)
         before += n;
         if (!pg__wants(t, i, k))
             continue;
-        PG_TRY(pg__emit1(t, PG__OP_pad, &cut, dy, &dx, err));
+        PG_TRY(pg__emit1(t, PG_OP_pad, &cut, dy, &dx, err));
         PG_TRY(pg__give(t, i, k, dx, err));
     }
 done:

@@ -117,13 +117,13 @@ pg_status pg__backward_conv(pg__tape *t, const pg__inst *i, pg_err *err)
     for (uint32_t k = 0; k < a.rank; k++)
         a.size[k] = t->values[x].shape.d[k + 1];
     if (pg__wants(t, i, 1) || pg__wants(t, i, 2))
-        PG_TRY(pg__emit2(t, PG__OP_conv_dw, &a, x, dy, dw, err));
+        PG_TRY(pg__emit2(t, PG_OP_conv_dw, &a, x, dy, dw, err));
     if (pg__wants(t, i, 1))
         PG_TRY(pg__give(t, i, 1, dw[0], err));
     if (pg__wants(t, i, 2))
         PG_TRY(pg__give(t, i, 2, dw[1], err));
     if (pg__wants(t, i, 0)) {
-        PG_TRY(pg__emit2(t, PG__OP_conv_dx, &a, dy, w, &dx, err));
+        PG_TRY(pg__emit2(t, PG_OP_conv_dx, &a, dy, w, &dx, err));
         PG_TRY(pg__give(t, i, 0, dx, err));
     }
 done:
@@ -137,11 +137,11 @@ pg_status pg__backward_conv_dx(pg__tape *t, const pg__inst *i, pg_err *err)
     pg__val dy, dw[2];
     pg_status st = PG_OK;
     if (pg__wants(t, i, 1)) {
-        PG_TRY(pg__emit2(t, PG__OP_conv_dw, i->attrs, dz, y, dw, err));
+        PG_TRY(pg__emit2(t, PG_OP_conv_dw, i->attrs, dz, y, dw, err));
         PG_TRY(pg__give(t, i, 1, dw[0], err));
     }
     if (pg__wants(t, i, 0)) {
-        PG_TRY(pg__emit2(t, PG__OP_conv, i->attrs, dz, w, &dy, err));
+        PG_TRY(pg__emit2(t, PG_OP_conv, i->attrs, dz, w, &dy, err));
         PG_TRY(pg__give(t, i, 0, dy, err));
     }
 done:

@@ -45,13 +45,13 @@ pg_status pg__backward_dense(pg__tape *t, const pg__inst *i, pg_err *err)
     pg__val dx, dw[2];
     pg_status st = PG_OK;
     if (pg__wants(t, i, 1) || pg__wants(t, i, 2))
-        PG_TRY(pg__emit2(t, PG__OP_dense_dw, NULL, x, dy, dw, err));
+        PG_TRY(pg__emit2(t, PG_OP_dense_dw, NULL, x, dy, dw, err));
     if (pg__wants(t, i, 1))
         PG_TRY(pg__give(t, i, 1, dw[0], err));
     if (pg__wants(t, i, 2))
         PG_TRY(pg__give(t, i, 2, dw[1], err));
     if (pg__wants(t, i, 0)) {
-        PG_TRY(pg__emit2(t, PG__OP_dense_dx, NULL, dy, w, &dx, err));
+        PG_TRY(pg__emit2(t, PG_OP_dense_dx, NULL, dy, w, &dx, err));
         PG_TRY(pg__give(t, i, 0, dx, err));
     }
 done:

@@ -29,7 +29,7 @@ pg_status pg__backward_embedding(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 1))
         return PG_OK;
-    PG_TRY(pg__emit3(t, PG__OP_embedding_dw, NULL, pg__in(t, i, 0), pg__grad_of(t, i, 0),
+    PG_TRY(pg__emit3(t, PG_OP_embedding_dw, NULL, pg__in(t, i, 0), pg__grad_of(t, i, 0),
                      pg__in(t, i, 1), &dw, err));
     PG_TRY(pg__give(t, i, 1, dw, err));
 done:

@@ -38,9 +38,9 @@ pg_status pg__backward_layer_norm(pg__tape *t, const pg__inst *i, pg_err *err)
                           pg__out(t, i, 2)};
     pg__val grads[3];
     pg_status st = PG_OK;
-    if (in[1] == PG__NO_VAL)
+    if (in[1] == PG_NO_VAL)
         return PG_OK;
-    PG_TRY(pg__emit(t, PG__OP_layer_norm_grad, i->attrs, in, 5, grads, err));
+    PG_TRY(pg__emit(t, PG_OP_layer_norm_grad, i->attrs, in, 5, grads, err));
     for (size_t k = 0; k < 3; k++)
         if (pg__wants(t, i, k))
             PG_TRY(pg__give(t, i, k, grads[k], err));

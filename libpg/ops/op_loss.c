@@ -8,7 +8,7 @@
 int pg__loss_takes_class(pg__loss_kind kind)
 {
     enum { VALUES = 0, CLASS = 1 };
-    static const unsigned char target[PG__N_LOSSES] = {
+    static const unsigned char target[PG_N_LOSSES] = {
 #define PG_LOSS(name, target) target,
 #include "ops/losses.def"
 #undef PG_LOSS
@@ -56,7 +56,7 @@ pg_status pg__backward_loss(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))
         return PG_OK;
-    PG_TRY(pg__emit(t, PG__OP_loss_grad, i->attrs, in, 4, &dp, err));
+    PG_TRY(pg__emit(t, PG_OP_loss_grad, i->attrs, in, 4, &dp, err));
     PG_TRY(pg__give(t, i, 0, dp, err));
 done:
     return st;

@@ -57,7 +57,7 @@ pg_status pg__backward_mask_rows(pg__tape *t, const pg__inst *i, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))
         return PG_OK;
-    PG_TRY(pg__emit2(t, PG__OP_mask_rows, NULL, pg__grad_of(t, i, 0), pg__in(t, i, 1), &dx, err));
+    PG_TRY(pg__emit2(t, PG_OP_mask_rows, NULL, pg__grad_of(t, i, 0), pg__in(t, i, 1), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

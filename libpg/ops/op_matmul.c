@@ -28,7 +28,7 @@ static pg_status give_product(pg__tape *t, const pg__inst *i, size_t k, pg__matm
     pg_status st = PG_OK;
     if (!pg__wants(t, i, k))
         return PG_OK;
-    PG_TRY(pg__emit2(t, PG__OP_matmul, &turned, a, b, &grad, err));
+    PG_TRY(pg__emit2(t, PG_OP_matmul, &turned, a, b, &grad, err));
     PG_TRY(pg__give(t, i, k, grad, err));
 done:
     return st;

@@ -34,7 +34,7 @@ pg_status pg__backward_pad(pg__tape *t, const pg__inst *i, pg_err *err)
         back.before[k] = -a->before[k];
         back.after[k] = -a->after[k];
     }
-    PG_TRY(pg__emit1(t, PG__OP_pad, &back, pg__grad_of(t, i, 0), &dx, err));
+    PG_TRY(pg__emit1(t, PG_OP_pad, &back, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

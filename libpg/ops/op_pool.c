@@ -55,7 +55,7 @@ pg_status pg__backward_pool(pg__tape *t, const pg__inst *i, pg_err *err)
     for (uint32_t k = 0; k < a.rank; k++)
         a.size[k] = t->values[x].shape.d[k + 1];
     PG_TRY(
-        pg__emit2(t, PG__OP_pool_grad, &a, a.max ? x : PG__NO_VAL, pg__grad_of(t, i, 0), &dx, err));
+        pg__emit2(t, PG_OP_pool_grad, &a, a.max ? x : PG_NO_VAL, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

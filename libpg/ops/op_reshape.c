@@ -25,7 +25,7 @@ pg_status pg__backward_reshape(pg__tape *t, const pg__inst *i, pg_err *err)
     if (!pg__wants(t, i, 0))
         return PG_OK;
     back.to = t->values[pg__in(t, i, 0)].shape;
-    PG_TRY(pg__emit1(t, PG__OP_reshape, &back, pg__grad_of(t, i, 0), &dx, err));
+    PG_TRY(pg__emit1(t, PG_OP_reshape, &back, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

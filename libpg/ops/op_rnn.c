@@ -143,26 +143,26 @@ done:
 pg_status pg__backward_lstm(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     static const size_t to[] = {KERNEL, ZX, H0, C0};
-    return backward(t, i, PG__OP_lstm_grad, 4, to, err);
+    return backward(t, i, PG_OP_lstm_grad, 4, to, err);
 }
 
 pg_status pg__backward_gru(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     static const size_t to[] = {KERNEL, BIAS, ZX, H0, N_IN};
-    return backward(t, i, PG__OP_gru_grad, 3, to, err);
+    return backward(t, i, PG_OP_gru_grad, 3, to, err);
 }
 
 pg_status pg__backward_rnn(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     static const size_t to[] = {KERNEL, ZX, H0};
-    return backward(t, i, PG__OP_rnn_grad, 3, to, err);
+    return backward(t, i, PG_OP_rnn_grad, 3, to, err);
 }
 
 /* ---- what a library keeps ---- */
 
 static int is_recurrent(const pg__inst *i)
 {
-    return i->op->kind == PG__OP_lstm || i->op->kind == PG__OP_gru || i->op->kind == PG__OP_rnn;
+    return i->op->kind == PG_OP_lstm || i->op->kind == PG_OP_gru || i->op->kind == PG_OP_rnn;
 }
 
 /* Numbers that are not per step are spread over the steps, and cost next to nothing. */
@@ -174,7 +174,7 @@ static void make_room(pg__tape *t, const pg__inst *i)
     const uint64_t lines = pg__dim_mul(d->d[0], d->d[1]);
     if (lines == 0 || lines >= PG_DIM_ANY)
         return;
-    d->d[2] = room.to * units + (PG__RNN_ROOM_MORE + lines - 1) / lines;
+    d->d[2] = room.to * units + (PG_RNN_ROOM_MORE + lines - 1) / lines;
 }
 
 void pg__rnn_make_room(pg__tape *t)
@@ -184,8 +184,8 @@ void pg__rnn_make_room(pg__tape *t)
     for (uint32_t k = 0; k < t->n_forward; k++) {
         const pg__inst *i = &t->insts[k];
         if (is_recurrent(i) &&
-            pg__rnn_is_usual(i->op->kind, i->attrs, pg__in(t, i, MASK) != PG__NO_VAL,
-                             pg__in(t, i, FACTORS) != PG__NO_VAL))
+            pg__rnn_is_usual(i->op->kind, i->attrs, pg__in(t, i, MASK) != PG_NO_VAL,
+                             pg__in(t, i, FACTORS) != PG_NO_VAL))
             make_room(t, i);
     }
 }

@@ -26,7 +26,7 @@ pg_status pg__backward_softmax(pg__tape *t, const pg__inst *i, pg_err *err)
     if (!pg__wants(t, i, 0))
         return PG_OK;
     PG_TRY(
-        pg__emit2(t, PG__OP_softmax_grad, NULL, pg__out(t, i, 0), pg__grad_of(t, i, 0), &dx, err));
+        pg__emit2(t, PG_OP_softmax_grad, NULL, pg__out(t, i, 0), pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

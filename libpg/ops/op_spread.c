@@ -56,10 +56,10 @@ done:
 
 pg_status pg__backward_spread(pg__tape *t, const pg__inst *i, pg_err *err)
 {
-    return transposed(t, i, PG__OP_sum_to, err);
+    return transposed(t, i, PG_OP_sum_to, err);
 }
 
 pg_status pg__backward_sum_to(pg__tape *t, const pg__inst *i, pg_err *err)
 {
-    return transposed(t, i, PG__OP_spread, err);
+    return transposed(t, i, PG_OP_spread, err);
 }

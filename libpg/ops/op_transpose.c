@@ -29,7 +29,7 @@ pg_status pg__backward_transpose(pg__tape *t, const pg__inst *i, pg_err *err)
         return PG_OK;
     for (uint32_t k = 0; k < t->values[pg__in(t, i, 0)].shape.rank; k++)
         back.perm[a->perm[k]] = k;
-    PG_TRY(pg__emit1(t, PG__OP_transpose, &back, pg__grad_of(t, i, 0), &dx, err));
+    PG_TRY(pg__emit1(t, PG_OP_transpose, &back, pg__grad_of(t, i, 0), &dx, err));
     PG_TRY(pg__give(t, i, 0, dx, err));
 done:
     return st;

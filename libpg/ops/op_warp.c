@@ -9,7 +9,7 @@ pg_status pg__shape_uniform(const void *attrs, const pg__dims *const *in, size_t
 {
     const pg__uniform_attrs *a = attrs;
     (void)in, (void)n_in;
-    if (a->to.rank != 2 || a->to.d[1] < 1 || a->to.d[1] > PG__MAX_DRAWN)
+    if (a->to.rank != 2 || a->to.d[1] < 1 || a->to.d[1] > PG_MAX_DRAWN)
         return pg_fail(err, PG_E_MISMATCH, "cannot draw numbers %s", PG_SHAPE(&a->to));
     *out = a->to;
     return PG_OK;
@@ -24,7 +24,7 @@ pg_status pg__shape_warp(const void *attrs, const pg__dims *const *in, size_t n_
     (void)n_in;
     if (x->rank != 4 || drawn->rank != 2 ||
         (drawn->d[0] != 1 && !pg__dim_fits(drawn->d[0], x->d[0])) || drawn->d[1] < 1 ||
-        drawn->d[1] > PG__MAX_DRAWN)
+        drawn->d[1] > PG_MAX_DRAWN)
         return pg_fail(err, PG_E_MISMATCH, "images %s do not go with the numbers %s", PG_SHAPE(x),
                        PG_SHAPE(drawn));
     *out = *x;

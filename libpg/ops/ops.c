@@ -2,10 +2,10 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
-static const pg__op ops[PG__N_OPS] = {
+static const pg__op ops[PG_N_OPS] = {
 #define PG_ENTRY(op, outs, tol, back, attrs) \
     {.name = #op,                            \
-     .kind = PG__OP_##op,                    \
+     .kind = PG_OP_##op,                     \
      .n_out = (outs)&255,                    \
      .n_kept = (outs) >> 8,                  \
      .tol_f32 = tol,                         \

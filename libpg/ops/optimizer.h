@@ -25,10 +25,10 @@ typedef struct pg__update {
 } pg__update;
 
 typedef enum pg__optimizer_kind {
-#define PG_OPTIMIZER(name, slots) PG__OPT_##name,
+#define PG_OPTIMIZER(name, slots) PG_OPT_##name,
 #include "ops/optimizers.def"
 #undef PG_OPTIMIZER
-    PG__N_OPTIMIZERS
+    PG_N_OPTIMIZERS
 } pg__optimizer_kind;
 
 /* w, g and slots are float (f32) or double (f64) arrays of n numbers; unused slots may be NULL. */

@@ -3,7 +3,7 @@
 
 #include "ops/update_rules.h"
 
-static const pg__optimizer_type types[PG__N_OPTIMIZERS] = {
+static const pg__optimizer_type types[PG_N_OPTIMIZERS] = {
 #define PG_OPTIMIZER(name, slots) {#name, slots, pg__update_##name##_f32, pg__update_##name##_f64},
 #include "ops/optimizers.def"
 #undef PG_OPTIMIZER

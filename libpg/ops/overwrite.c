@@ -5,11 +5,11 @@ enum { NOTHING, FIRST, SECOND, BOTH };
 
 static int allowed(const pg__op *op)
 {
-    static const unsigned char table[PG__N_OPS] = {
-        [PG__OP_act] = FIRST,       [PG__OP_act_grad] = SECOND, [PG__OP_add] = BOTH,
-        [PG__OP_affine] = FIRST,    [PG__OP_binary] = BOTH,     [PG__OP_bn_apply] = FIRST,
-        [PG__OP_bn_dx] = SECOND,    [PG__OP_bn_sums] = SECOND,  [PG__OP_dropout] = FIRST,
-        [PG__OP_mask_rows] = FIRST, [PG__OP_softmax] = FIRST,   [PG__OP_softmax_grad] = SECOND,
+    static const unsigned char table[PG_N_OPS] = {
+        [PG_OP_act] = FIRST,       [PG_OP_act_grad] = SECOND, [PG_OP_add] = BOTH,
+        [PG_OP_affine] = FIRST,    [PG_OP_binary] = BOTH,     [PG_OP_bn_apply] = FIRST,
+        [PG_OP_bn_dx] = SECOND,    [PG_OP_bn_sums] = SECOND,  [PG_OP_dropout] = FIRST,
+        [PG_OP_mask_rows] = FIRST, [PG_OP_softmax] = FIRST,   [PG_OP_softmax_grad] = SECOND,
     };
     return table[op - pg__op_of((pg__op_kind)0)];
 }
@@ -21,7 +21,7 @@ size_t pg__overwrites(const pg__tape *t, const pg__inst *i, uint32_t out[2])
     size_t n = 0;
     for (uint32_t k = 0; k < 2 && k < i->n_in; k++) {
         const pg__val v = pg__in(t, i, k);
-        if ((which >> k & 1) && v != PG__NO_VAL && t->values[v].elem == result->elem &&
+        if ((which >> k & 1) && v != PG_NO_VAL && t->values[v].elem == result->elem &&
             pg__dims_equal(&t->values[v].shape, &result->shape))
             out[n++] = k;
     }

@@ -9,14 +9,14 @@
 
 static pg__elem elem_of(const pg__elem *elems, size_t n, const pg__inst *i)
 {
-    return elems && i->origin < n ? elems[i->origin] : PG__REAL;
+    return elems && i->origin < n ? elems[i->origin] : PG_ELEM_REAL;
 }
 
 static void count_readers(const pg__tape *t, uint32_t *n_readers)
 {
     for (uint32_t at = 0; at < t->n_insts; at++)
         for (uint32_t k = 0; k < t->insts[at].n_in; k++)
-            if (pg__in(t, &t->insts[at], k) != PG__NO_VAL)
+            if (pg__in(t, &t->insts[at], k) != PG_NO_VAL)
                 n_readers[pg__in(t, &t->insts[at], k)]++;
 }
 
@@ -72,13 +72,13 @@ pg_status pg__tape_pad_into_conv(pg__tape *t, const unsigned char *kept, const p
         pg__inst *conv = &t->insts[at];
         for (uint32_t k = 0; k < conv->n_out; k++)
             maker[pg__out(t, conv, k)] = at;
-        if (conv->op != pg__op_of(PG__OP_conv))
+        if (conv->op != pg__op_of(PG_OP_conv))
             continue;
         const pg__val between = pg__in(t, conv, 0);
         if (maker[between] == NOBODY || n_readers[between] != 1 || kept[between])
             continue;
         const pg__inst *pad = &t->insts[maker[between]];
-        if (pad->op != pg__op_of(PG__OP_pad) || pad->device != conv->device ||
+        if (pad->op != pg__op_of(PG_OP_pad) || pad->device != conv->device ||
             elem_of(elems, n_elems, pad) != elem_of(elems, n_elems, conv) ||
             !fits(pad->attrs, conv->attrs))
             continue;

@@ -12,13 +12,13 @@
 static int is_plain_relu(const pg__inst *i)
 {
     const pg__act_attrs *a = i->attrs;
-    return i->op == pg__op_of(PG__OP_act) && a->kind == PG__ACT_RELU && isinf(a->a) && a->b == 0 &&
+    return i->op == pg__op_of(PG_OP_act) && a->kind == PG_ACT_RELU && isinf(a->a) && a->b == 0 &&
            a->c == 0;
 }
 
 static int is_max_pool(const pg__inst *i)
 {
-    return i->op == pg__op_of(PG__OP_pool) && ((const pg__pool_attrs *)i->attrs)->max;
+    return i->op == pg__op_of(PG_OP_pool) && ((const pg__pool_attrs *)i->attrs)->max;
 }
 
 /* Both keep their operands and results: the value between them is now the pool's. */
@@ -46,7 +46,7 @@ pg_status pg__tape_pool_first(pg__tape *t, const unsigned char *kept, pg_err *er
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL)
+            if (pg__in(t, i, k) != PG_NO_VAL)
                 n_readers[pg__in(t, i, k)]++;
         for (uint32_t k = 0; k < i->n_out; k++)
             maker[pg__out(t, i, k)] = at;

@@ -18,12 +18,12 @@ static void row(pg__binary_kind kind, const real *a, size_t sa, const real *b, s
                 size_t n)
 {
     switch (kind) { /* constants, so that each operation has its own loop */
-    case PG__ADD: row_of(PG__ADD, a, sa, b, sb, y, n); break;
-    case PG__SUBTRACT: row_of(PG__SUBTRACT, a, sa, b, sb, y, n); break;
-    case PG__MULTIPLY: row_of(PG__MULTIPLY, a, sa, b, sb, y, n); break;
-    case PG__DIVIDE: row_of(PG__DIVIDE, a, sa, b, sb, y, n); break;
-    case PG__MAXIMUM: row_of(PG__MAXIMUM, a, sa, b, sb, y, n); break;
-    case PG__MINIMUM: row_of(PG__MINIMUM, a, sa, b, sb, y, n); break;
+    case PG_ADD: row_of(PG_ADD, a, sa, b, sb, y, n); break;
+    case PG_SUBTRACT: row_of(PG_SUBTRACT, a, sa, b, sb, y, n); break;
+    case PG_MULTIPLY: row_of(PG_MULTIPLY, a, sa, b, sb, y, n); break;
+    case PG_DIVIDE: row_of(PG_DIVIDE, a, sa, b, sb, y, n); break;
+    case PG_MAXIMUM: row_of(PG_MAXIMUM, a, sa, b, sb, y, n); break;
+    case PG_MINIMUM: row_of(PG_MINIMUM, a, sa, b, sb, y, n); break;
     }
 }
 

@@ -15,8 +15,8 @@ typedef struct source {
 /* The high half of the step goes into the stream's upper bits. */
 static source source_of(const pg__dropout_attrs *a, const int32_t *step)
 {
-    const uint64_t count = pg__step_number(step, PG__STEP_COUNT);
-    return (source){.seed = pg__step_number(step, PG__STEP_SEED),
+    const uint64_t count = pg__step_number(step, PG_STEP_COUNT);
+    return (source){.seed = pg__step_number(step, PG_STEP_SEED),
                     .count = (uint32_t)count,
                     .stream = a->stream ^ (uint32_t)(count >> 32) << 24};
 }
@@ -45,7 +45,7 @@ void PG_REF(dropout)(PG_REF_ARGS)
     PG_UNUSED(n_in), PG_UNUSED(n_out);
     pg__strides(w.stride[0], s, &a->noise);
     if (s->rank > 0 && !a->rows_share)
-        first = pg__step_number(in[1].p, PG__STEP_ROW) * (a->fold ? a->fold : 1) *
+        first = pg__step_number(in[1].p, PG_STEP_ROW) * (a->fold ? a->fold : 1) *
                 (pg__dims_elems(&a->noise) / a->noise.d[0]);
     for (size_t r = pg__n_rows(s); r-- > 0; x += n, y += n, pg__rowwalk_next(&w, s))
         for (size_t i = 0; i < n; i++)

@@ -249,7 +249,7 @@ static void jaccard_distance_grad(const pg__loss_attrs *a, const void *target, c
 static const struct {
     value_fn value;
     grad_fn grad;
-} losses[PG__N_LOSSES] = {
+} losses[PG_N_LOSSES] = {
 #define PG_LOSS(name, target) {name, name##_grad},
 #include "ops/losses.def"
 #undef PG_LOSS

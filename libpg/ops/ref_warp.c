@@ -8,10 +8,10 @@ void PG_REF(uniform)(PG_REF_ARGS)
 {
     const pg__uniform_attrs *a = attrs_;
     const int32_t *step = in[0].p;
-    const uint64_t count = pg__step_number(step, PG__STEP_COUNT), n = a->to.d[1];
-    const uint64_t seed = pg__step_number(step, PG__STEP_SEED);
+    const uint64_t count = pg__step_number(step, PG_STEP_COUNT), n = a->to.d[1];
+    const uint64_t seed = pg__step_number(step, PG_STEP_SEED);
     const uint64_t first =
-        a->rows_share ? 0 : pg__step_number(step, PG__STEP_ROW) * (a->fold ? a->fold : 1) * n;
+        a->rows_share ? 0 : pg__step_number(step, PG_STEP_ROW) * (a->fold ? a->fold : 1) * n;
     real *y = pg__reals_out(&out[0]);
     PG_UNUSED(n_in), PG_UNUSED(n_out);
     for (uint64_t i = 0; i < out[0].n; i++) {

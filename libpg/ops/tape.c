@@ -31,8 +31,8 @@ pg_status pg__tape_value(pg__tape *t, const pg__dims *shape, pg__elem elem, pg__
                                          .role = role,
                                          .slot = slot,
                                          .needs_grad = needs_grad,
-                                         .grad = PG__NO_VAL,
-                                         .alias = PG__NO_VAL};
+                                         .grad = PG_NO_VAL,
+                                         .alias = PG_NO_VAL};
     *out = t->n_values++;
     return PG_OK;
 }
@@ -78,14 +78,14 @@ static pg_status push_results(pg__tape *t, pg__inst *i, const pg__dims *shapes, 
     pg_status st = PG_OK;
     for (uint32_t k = 0; k < i->n_in; k++) {
         const pg__val v = t->operands[i->in + k];
-        needs_grad |= v != PG__NO_VAL && t->values[v].needs_grad;
+        needs_grad |= v != PG_NO_VAL && t->values[v].needs_grad;
     }
     i->out = t->n_operands;
     i->n_out = i->op->n_out;
     for (uint32_t k = 0; k < i->n_out; k++) {
-        pg__val v = PG__NO_VAL;
-        PG_TRY(pg__tape_value(t, &shapes[k], PG__REAL, PG__TEMP, 0, needs_grad && i->op->backward,
-                              &v, err));
+        pg__val v = PG_NO_VAL;
+        PG_TRY(pg__tape_value(t, &shapes[k], PG_ELEM_REAL, PG_TEMP, 0,
+                              needs_grad && i->op->backward, &v, err));
         PG_TRY(push_operand(t, v, err));
     }
 done:
@@ -108,7 +108,7 @@ pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__v
     if (!shapes)
         return pg__nomem(err);
     for (size_t k = 0; k < n_in; k++) {
-        shapes[k] = in[k] == PG__NO_VAL ? NULL : &t->values[in[k]].shape;
+        shapes[k] = in[k] == PG_NO_VAL ? NULL : &t->values[in[k]].shape;
         PG_TRY(push_operand(t, in[k], err));
     }
     PG_TRY(i.op->shape(attrs, shapes, n_in, results, err));
@@ -117,11 +117,11 @@ pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__v
     if (pg__mem_grow(&t->insts, &t->cap_insts, (size_t)t->n_insts + 1, sizeof *t->insts))
         PG_TRY(pg__nomem(err));
     t->insts[t->n_insts++] = i;
-    if (kind == PG__OP_reshape) {
+    if (kind == PG_OP_reshape) {
         t->values[pg__out(t, &i, 0)].alias = in[0];
         t->values[pg__out(t, &i, 0)].elem = t->values[in[0]].elem;
     }
-    if (kind == PG__OP_cast)
+    if (kind == PG_OP_cast)
         t->values[pg__out(t, &i, 0)].elem = ((const pg__cast_attrs *)attrs)->to;
     for (uint32_t k = 0; k < i.n_out; k++)
         out[k] = pg__out(t, &i, k);
@@ -153,7 +153,7 @@ pg_status pg__emit3(pg__tape *t, pg__op_kind kind, const void *attrs, pg__val a,
 int pg__wants(const pg__tape *t, const pg__inst *i, size_t k)
 {
     const pg__val v = pg__in(t, i, k);
-    return v != PG__NO_VAL && t->values[v].needs_grad;
+    return v != PG_NO_VAL && t->values[v].needs_grad;
 }
 
 pg__val pg__grad_of(const pg__tape *t, const pg__inst *i, size_t k)
@@ -166,8 +166,8 @@ pg_status pg__give(pg__tape *t, const pg__inst *i, size_t k, pg__val g, pg_err *
     const pg__val v = pg__in(t, i, k);
     pg__val sum = g;
     pg_status st = PG_OK;
-    if (t->values[v].grad != PG__NO_VAL)
-        PG_TRY(pg__emit2(t, PG__OP_add, NULL, t->values[v].grad, g, &sum, err));
+    if (t->values[v].grad != PG_NO_VAL)
+        PG_TRY(pg__emit2(t, PG_OP_add, NULL, t->values[v].grad, g, &sum, err));
     t->values[v].grad = sum;
 done:
     return st;
@@ -179,9 +179,9 @@ pg_status pg__tape_backward(pg__tape *t, pg_err *err)
     t->n_forward = t->n_insts;
     for (uint32_t at = t->n_forward; at-- > 0;) {
         const pg__inst i = t->insts[at]; /* a copy: the array grows */
-        int reached = i.op == pg__op_of(PG__OP_loss) || i.op == pg__op_of(PG__OP_activity);
+        int reached = i.op == pg__op_of(PG_OP_loss) || i.op == pg__op_of(PG_OP_activity);
         for (uint32_t k = 0; k < i.n_out && !reached; k++)
-            reached = pg__grad_of(t, &i, k) != PG__NO_VAL;
+            reached = pg__grad_of(t, &i, k) != PG_NO_VAL;
         if (!reached || !i.op->backward)
             continue;
         t->origin = i.origin;
@@ -194,7 +194,7 @@ done:
 
 pg__val pg__tape_root(const pg__tape *t, pg__val v)
 {
-    while (t->values[v].alias != PG__NO_VAL)
+    while (t->values[v].alias != PG_NO_VAL)
         v = t->values[v].alias;
     return v;
 }
@@ -202,7 +202,7 @@ pg__val pg__tape_root(const pg__tape *t, pg__val v)
 /* Marks v, and the value whose memory it shares, as read. */
 static void mark(const pg__tape *t, unsigned char *live, pg__val v)
 {
-    for (; v != PG__NO_VAL && !live[v]; v = t->values[v].alias)
+    for (; v != PG_NO_VAL && !live[v]; v = t->values[v].alias)
         live[v] = 1;
 }
 

@@ -18,11 +18,11 @@ PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint
     const real h = (real)from[0], w = (real)from[1];
     pg__warp_matrix r = {{1, 0, 0, 0, 1, 0}};
     switch (a->kind) {
-    case PG__WARP_SHIFT:
+    case PG_WARP_SHIFT:
         r.m[2] = -dx * w;
         r.m[5] = -dy * h;
         break;
-    case PG__WARP_TURN: {
+    case PG_WARP_TURN: {
         const real c = R(cos)(dx), s = R(sin)(dx);
         r.m[0] = r.m[4] = c;
         r.m[1] = -s;
@@ -31,19 +31,19 @@ PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint
         r.m[5] = ((h - 1) - (s * (w - 1) + c * (h - 1))) / 2;
         break;
     }
-    case PG__WARP_ZOOM:
+    case PG_WARP_ZOOM:
         r.m[0] = dx;
         r.m[4] = dy;
         r.m[2] = (w - 1) / 2 * (1 - dx);
         r.m[5] = (h - 1) / 2 * (1 - dy);
         break;
-    case PG__WARP_FLIP:
+    case PG_WARP_FLIP:
         r.m[0] = dx < (real)0.5 ? -1 : 1;
         r.m[4] = dy < (real)0.5 ? -1 : 1;
         r.m[2] = dx < (real)0.5 ? w - 1 : 0;
         r.m[5] = dy < (real)0.5 ? h - 1 : 0;
         break;
-    case PG__WARP_CROP: { /* rounding may have reached the bound of the drawn numbers */
+    case PG_WARP_CROP: { /* rounding may have reached the bound of the drawn numbers */
         const real most_x = w - (real)a->size[1], most_y = h - (real)a->size[0];
         const real x = R(floor)(dx), y = R(floor)(dy);
         r.m[2] = x < most_x ? x : most_x;
@@ -58,20 +58,20 @@ PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint
 PG_SHARED real pg__warp_back(pg__warp_fill fill, real at, uint32_t n)
 {
     const real last = (real)(n - 1), twice = (real)2 * (real)n;
-    if (fill == PG__FILL_CONSTANT)
+    if (fill == PG_FILL_CONSTANT)
         return at;
     if (n <= 1)
         return 0;
-    if (fill == PG__FILL_REFLECT && at < 0) {
+    if (fill == PG_FILL_REFLECT && at < 0) {
         if (at < twice)
             at += twice * R(trunc)(-at / twice);
         at = at < -(real)n ? at + twice : -at - 1;
-    } else if (fill == PG__FILL_REFLECT && at > last) {
+    } else if (fill == PG_FILL_REFLECT && at > last) {
         at -= twice * R(trunc)(at / twice);
         at = at >= (real)n ? twice - at - 1 : at;
-    } else if (fill == PG__FILL_WRAP && at < 0) {
+    } else if (fill == PG_FILL_WRAP && at < 0) {
         at += (real)n * (R(trunc)(-at / last) + 1);
-    } else if (fill == PG__FILL_WRAP && at > last) {
+    } else if (fill == PG_FILL_WRAP && at > last) {
         at -= (real)n * R(trunc)(at / last);
     }
     return at < 0 ? 0 : at > last ? last : at;

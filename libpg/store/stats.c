@@ -111,13 +111,13 @@ static void add_values(sums *s, const unsigned char *p, size_t n, pg_dtype dtype
 
 static void add_piece(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
 {
-    double x[PG__STATS_BLOCK];
+    double x[PG_STATS_BLOCK];
     pg__part here;
     const size_t size = pg_dtype_bytes(dtype);
     const int single = dtype == PG_F32;
     for (size_t at = 0, block; at < n; at += block) {
-        block = n - at < PG__STATS_BLOCK ? n - at : PG__STATS_BLOCK;
-        const size_t whole = block - block % PG__STATS_LANES;
+        block = n - at < PG_STATS_BLOCK ? n - at : PG_STATS_BLOCK;
+        const size_t whole = block - block % PG_STATS_LANES;
         const unsigned char *from = p + at * size;
         size_t done = 0;
         if (whole && !single)
@@ -136,12 +136,12 @@ static void add_piece(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
 static void rank_piece(const bounds *b, const unsigned char *p, size_t n, pg_dtype dtype,
                        pg__width width)
 {
-    double x[PG__STATS_BLOCK];
-    const size_t size = pg_dtype_bytes(dtype), whole = n - n % PG__STATS_LANES;
+    double x[PG_STATS_BLOCK];
+    const size_t size = pg_dtype_bytes(dtype), whole = n - n % PG_STATS_LANES;
     if (dtype == PG_F32 && whole)
         pg__rank(b->above, b->edges, b->n, p, whole, 1, width);
     for (size_t at = 0, block; dtype != PG_F32 && at < whole; at += block) {
-        block = whole - at < PG__STATS_BLOCK ? whole - at : PG__STATS_BLOCK;
+        block = whole - at < PG_STATS_BLOCK ? whole - at : PG_STATS_BLOCK;
         pg__values(x, p + at * size, block, dtype);
         pg__rank(b->above, b->edges, b->n, (const unsigned char *)x, block, 0, width);
     }

@@ -12,12 +12,11 @@
 #include "pg/stats.h"
 #include "store/lanes.h"
 
-enum { VECTORS = PG__STATS_LANES / PG_LANES };
+enum { VECTORS = PG_STATS_LANES / PG_LANES };
 
 /* The lanes at the end of a block, however they were filled. */
 typedef struct lanes {
-    double sum[PG__STATS_LANES], squares[PG__STATS_LANES], min[PG__STATS_LANES],
-        max[PG__STATS_LANES];
+    double sum[PG_STATS_LANES], squares[PG_STATS_LANES], min[PG_STATS_LANES], max[PG_STATS_LANES];
     uint64_t zeros;
 } lanes;
 
@@ -25,7 +24,7 @@ static void join(pg__part *out, const lanes *l, double first, size_t n)
 {
     double sum = 0, squares = 0;
     *out = (pg__part){.min = l->min[0], .max = l->max[0], .zeros = l->zeros};
-    for (unsigned i = 0; i < PG__STATS_LANES; i++) {
+    for (unsigned i = 0; i < PG_STATS_LANES; i++) {
         out->min = l->min[i] < out->min ? l->min[i] : out->min;
         out->max = l->max[i] > out->max ? l->max[i] : out->max;
         sum += l->sum[i];
@@ -58,7 +57,7 @@ static PG_ALWAYS_INLINE void look(pg__part *out, const unsigned char *p, size_t 
         pg__lanes_load(&min[v], p, PG_LANES * v, single);
         max[v] = min[v];
     }
-    for (size_t i = 0; i < n; i += PG__STATS_LANES)
+    for (size_t i = 0; i < n; i += PG_STATS_LANES)
         for (unsigned v = 0; v < VECTORS; v++) {
             pg__lanes_load(&x, p, i + PG_LANES * v, single);
             const pg__masks below = (pg__masks)(x < min[v]), above = (pg__masks)(x > max[v]);
@@ -161,7 +160,7 @@ PG_AVX512 static void look_avx512(pg__part *out, const unsigned char *p, size_t 
     __m512d sum[2], squares[2];
     lanes l = {.zeros = 0};
     sum[0] = sum[1] = squares[0] = squares[1] = _mm512_setzero_pd();
-    for (size_t i = 0; i < n; i += PG__STATS_LANES) {
+    for (size_t i = 0; i < n; i += PG_STATS_LANES) {
         const __m512 x = _mm512_loadu_ps(p + 4 * i);
         min = _mm512_min_ps(x, min);
         max = _mm512_max_ps(x, max);
@@ -176,10 +175,10 @@ PG_AVX512 static void look_avx512(pg__part *out, const unsigned char *p, size_t 
     }
     memcpy(l.sum, sum, sizeof sum);
     memcpy(l.squares, squares, sizeof squares);
-    float least[PG__STATS_LANES], most[PG__STATS_LANES];
+    float least[PG_STATS_LANES], most[PG_STATS_LANES];
     memcpy(least, &min, sizeof min);
     memcpy(most, &max, sizeof max);
-    for (unsigned i = 0; i < PG__STATS_LANES; i++)
+    for (unsigned i = 0; i < PG_STATS_LANES; i++)
         l.min[i] = (double)least[i], l.max[i] = (double)most[i];
     join(out, &l, first, n);
 }
@@ -213,7 +212,7 @@ PG_AVX512 static void rank_avx512(uint64_t *above, const float edge[TOGETHER],
         __m512i even = _mm512_setzero_si512(), odd = even;
         for (int b = 0; b < BYTES && i < n; b++) {
             __m512i count = _mm512_setzero_si512();
-            for (int k = 0; k < NIBBLES && i < n; k++, i += PG__STATS_LANES)
+            for (int k = 0; k < NIBBLES && i < n; k++, i += PG_STATS_LANES)
                 count = _mm512_add_epi32(
                     count, _mm512_sllv_epi32(one, bin_of(_mm512_loadu_ps(p + 4 * i), edge)));
             even = _mm512_add_epi8(even, _mm512_and_si512(count, low));
@@ -234,8 +233,8 @@ pg__width pg__widest(void)
 {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return PG__AVX512;
-    return PG_HAS_AVX2() ? PG__AVX2 : PG__PLAIN;
+        return PG_WIDTH_AVX512;
+    return PG_HAS_AVX2() ? PG_WIDTH_AVX2 : PG_WIDTH_PLAIN;
 }
 #else
 static void look_avx512(pg__part *out, const unsigned char *p, size_t n)
@@ -251,16 +250,16 @@ static void rank_avx512(uint64_t *above, const float edge[TOGETHER], const unsig
 
 pg__width pg__widest(void)
 {
-    return PG__PLAIN;
+    return PG_WIDTH_PLAIN;
 }
 #endif
 
 void pg__look(pg__part *out, const unsigned char *p, size_t n, int single, pg__width width)
 {
-    if (width == PG__AVX512 && single)
+    if (width == PG_WIDTH_AVX512 && single)
         look_avx512(out, p, n);
     else
-        (width == PG__PLAIN ? look_plain : look_avx2)(out, p, n, single);
+        (width == PG_WIDTH_PLAIN ? look_plain : look_avx2)(out, p, n, single);
 }
 
 /* The least float that is not below e. */
@@ -279,9 +278,10 @@ void pg__rank(uint64_t *above, const double *edges, size_t n_bins, const unsigne
         float f[TOGETHER] = {0};
         for (size_t i = 0; i < n_edges; i++)
             d[i] = edges[k + i], f[i] = float_from(d[i]);
-        if (width == PG__AVX512 && single && n_edges == TOGETHER)
+        if (width == PG_WIDTH_AVX512 && single && n_edges == TOGETHER)
             rank_avx512(above + k, f, p, n);
         else
-            (width == PG__PLAIN ? rank_plain : rank_avx2)(above + k, f, d, n_edges, p, n, single);
+            (width == PG_WIDTH_PLAIN ? rank_plain : rank_avx2)(above + k, f, d, n_edges, p, n,
+                                                               single);
     }
 }

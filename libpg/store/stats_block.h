@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PG__STATS_LANES = 16, PG__STATS_BLOCK = 1024 /* elements processed together, at most */ };
+enum { PG_STATS_LANES = 16, PG_STATS_BLOCK = 1024 /* elements processed together, at most */ };
 
-typedef enum pg__width { PG__PLAIN, PG__AVX2, PG__AVX512 } pg__width;
+typedef enum pg__width { PG_WIDTH_PLAIN, PG_WIDTH_AVX2, PG_WIDTH_AVX512 } pg__width;
 
 /* The widest implementation that this processor supports. */
 pg__width pg__widest(void);

@@ -30,4 +30,4 @@ for v in ALL + SOME:
         except ValueError:
             text = None
         kind = 'INT' if isinstance(v, int) else 'FLOAT'
-        print(f'{{PG__SPEC_{kind}, {value(v)}, {quoted(spec)}, {quoted(text) if text is not None else "NULL"}}},')
+        print(f'{{PG_SPEC_{kind}, {value(v)}, {quoted(spec)}, {quoted(text) if text is not None else "NULL"}}},')

@@ -23,7 +23,7 @@ static void crc32_of_any_piece_is_zlibs(void **state)
     for (size_t at = 0; at < 64; at++)
         for (size_t n = 0; n < 1400; n++) {
             const uint32_t want = (uint32_t)crc32(x + (uint32_t)n, data + at, (uInt)n);
-            for (pg__crc_way way = PG__CRC_ZLIB; way <= pg__crc32_best(); way++)
+            for (pg__crc_way way = PG_CRC_ZLIB; way <= pg__crc32_best(); way++)
                 if (pg__crc32_by(way, x + (uint32_t)n, data + at, n) != want)
                     fail_msg("way %d, %zu bytes at %zu", (int)way, n, at);
         }
@@ -37,7 +37,7 @@ static void crc32_goes_on_over_pieces(void **state)
     uint32_t x = 1;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
-    for (pg__crc_way way = PG__CRC_ZLIB; way <= pg__crc32_best(); way++) {
+    for (pg__crc_way way = PG_CRC_ZLIB; way <= pg__crc32_best(); way++) {
         uint32_t crc = 0;
         for (size_t at = 0, n; at < sizeof data; at += n) {
             n = (x = x * 1664525u + 1013904223u) >> 19;

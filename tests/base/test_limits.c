@@ -48,7 +48,7 @@ static pg_status data_of(const char *path, pg_err *err)
         st = pg__data_bind(d, &ends, err);
     if (st == PG_OK) {
         float row[8 * 8 * 3];
-        st = pg__array_read(pg__data_find(d, "x0"), &(const uint64_t){0}, 1, PG__AS_F32, row, NULL,
+        st = pg__array_read(pg__data_find(d, "x0"), &(const uint64_t){0}, 1, PG_AS_F32, row, NULL,
                             err);
     }
     pg_data_close(d);

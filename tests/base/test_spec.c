@@ -51,10 +51,10 @@ static void rates_are_float32(void **state)
     pg__str out = {0};
     const double rate = (double)0.001f;
     (void)state;
-    assert_ok(pg__spec_format(&out, "", 0, (pg__spec_value){PG__SPEC_FLOAT32, rate}, NULL));
+    assert_ok(pg__spec_format(&out, "", 0, (pg__spec_value){PG_SPEC_FLOAT32, rate}, NULL));
     assert_string_equal(out.s, "0.001");
     out.n = 0;
-    assert_ok(pg__spec_format(&out, ".6f", 3, (pg__spec_value){PG__SPEC_FLOAT32, rate}, NULL));
+    assert_ok(pg__spec_format(&out, ".6f", 3, (pg__spec_value){PG_SPEC_FLOAT32, rate}, NULL));
     assert_string_equal(out.s, "0.001000");
     pg__str_fini(&out);
 }
@@ -66,7 +66,7 @@ static void refuses_what_python_refuses(void **state)
                                       "#s",   "=5%f", "c",  "z",  "201",  ".201f", "99999999999"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        for (int kind = PG__SPEC_INT; kind <= PG__SPEC_FLOAT; kind++) {
+        for (int kind = PG_SPEC_INT; kind <= PG_SPEC_FLOAT; kind++) {
             pg__str out = {0};
             pg_err err = {0};
             const pg__spec_value v = {(pg__spec_kind)kind, 7};

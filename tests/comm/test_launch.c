@@ -49,14 +49,14 @@ static void expect_place(pg__launcher by, size_t rank, size_t size)
 static void a_process_that_nobody_launched_is_alone(void **state)
 {
     (void)state;
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
     setenv("SLURM_PROCID", "0", 1); /* as in a batch script, before srun */
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
     setenv("OMPI_COMM_WORLD_SIZE", "two", 1);
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
 }
 
 static void each_launcher_is_known_by_its_variables(void **state)
@@ -64,26 +64,26 @@ static void each_launcher_is_known_by_its_variables(void **state)
     (void)state;
     setenv("SLURM_PROCID", "3", 1);
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
-    expect_place(PG__SRUN, 3, 4);
+    expect_place(PG_SRUN, 3, 4);
     setenv("RANK", "1", 1);
     setenv("WORLD_SIZE", "2", 1);
-    expect_place(PG__TORCHRUN, 1, 2);
+    expect_place(PG_TORCHRUN, 1, 2);
     assert_int_equal(pg__job_place_of().n_local, 0);
     setenv("LOCAL_RANK", "1", 1);
     setenv("LOCAL_WORLD_SIZE", "8", 1);
     assert_int_equal(pg__job_place_of().local, 1);
     assert_int_equal(pg__job_place_of().n_local, 8);
     setenv("PMIX_RANK", "2", 1); /* srun --mpi=pmix */
-    expect_place(PG__OPENMPI, 2, 4);
+    expect_place(PG_OPENMPI, 2, 4);
     setenv("TORCHELASTIC_RUN_ID", "x", 1); /* srun --mpi=pmix torchrun */
-    expect_place(PG__TORCHRUN, 1, 2);
+    expect_place(PG_TORCHRUN, 1, 2);
     unsetenv("TORCHELASTIC_RUN_ID");
     setenv("PMI_RANK", "5", 1);
     setenv("PMI_SIZE", "6", 1);
-    expect_place(PG__MPICH, 5, 6);
+    expect_place(PG_MPICH, 5, 6);
     setenv("OMPI_COMM_WORLD_RANK", "7", 1);
     setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
-    expect_place(PG__OPENMPI, 7, 8);
+    expect_place(PG_OPENMPI, 7, 8);
 }
 
 /* The variables that Slurm 22.05 sets for task 5 of 8 on the second of two nodes (srun's manual):
@@ -105,16 +105,16 @@ static void srun_is_known_by_what_joins_its_tasks(void **state)
 {
     (void)state;
     srun_sets(); /* --mpi=none */
-    expect_place(PG__SRUN, 5, 8);
+    expect_place(PG_SRUN, 5, 8);
     setenv("PMIX_RANK", "5", 1); /* --mpi=pmix: the number of tasks is Slurm's */
     setenv("PMIX_NAMESPACE", "slurm.pmix.4711.0", 1);
-    expect_place(PG__OPENMPI, 5, 8);
+    expect_place(PG_OPENMPI, 5, 8);
     unsetenv("PMIX_RANK");
     unsetenv("PMIX_NAMESPACE");
     setenv("PMI_RANK", "5", 1); /* --mpi=pmi2 */
     setenv("PMI_SIZE", "8", 1);
     setenv("PMI_FD", "11", 1);
-    expect_place(PG__MPICH, 5, 8);
+    expect_place(PG_MPICH, 5, 8);
     unsetenv("PMI_FD");
 }
 
@@ -125,10 +125,10 @@ static void one_task_of_srun_is_alone(void **state)
     setenv("SLURM_PROCID", "0", 1); /* srun --pty bash, or -n 1 */
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     setenv("PMIX_RANK", "0", 1);
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1); /* mpirun inside */
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-    expect_place(PG__OPENMPI, 1, 2);
+    expect_place(PG_OPENMPI, 1, 2);
 }
 
 static void what_is_no_place_in_a_job_is_none(void **state)
@@ -143,16 +143,16 @@ static void what_is_no_place_in_a_job_is_none(void **state)
     for (size_t k = 0; k < sizeof not / sizeof *not ; k++) {
         setenv("PMI_RANK", not [k][0], 1);
         setenv("PMI_SIZE", not [k][1], 1);
-        expect_place(PG__ALONE, 0, 1);
+        expect_place(PG_ALONE, 0, 1);
         setenv("SLURM_PROCID", "1", 1); /* the next launcher's are looked at */
         setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-        expect_place(PG__SRUN, 1, 2);
+        expect_place(PG_SRUN, 1, 2);
         unsetenv("SLURM_PROCID");
         unsetenv("SLURM_STEP_NUM_TASKS");
     }
     unsetenv("PMI_SIZE"); /* half of the variables */
     setenv("PMI_RANK", "1", 1);
-    expect_place(PG__ALONE, 0, 1);
+    expect_place(PG_ALONE, 0, 1);
 }
 
 static void what_cannot_be_joined_says_what_to_do(void **state)

@@ -13,7 +13,7 @@ static char dir[] = "/tmp/pg-test-relink-XXXXXX";
 static char made[64], out[64];
 static const pg__h5_dtype f32 = {.cls = PG_H5_NUMBER, .dtype = PG_F32};
 static const pg__save_opts forced = {.sink = {.force = 1, .no_sync = 1},
-                                     .relink = PG__RELINK_IF_POSSIBLE};
+                                     .relink = PG_RELINK_IF_POSSIBLE};
 
 /* ---- sources ----------------------------------------------------------------------------------
  */
@@ -185,7 +185,7 @@ static void assert_choice(const pg__plan *plan, const char *against)
     pg_err err = {0};
     pg__sink *sink = NULL;
     assert_ok(pg__sink_open_memory(&sink, NULL));
-    const pg_status st = pg__keras_h5_relinker.allowed(plan, sink, PG__RELINK_IF_CHEAPER, &err);
+    const pg_status st = pg__keras_h5_relinker.allowed(plan, sink, PG_RELINK_IF_CHEAPER, &err);
     pg__sink_close(sink);
     if (!against)
         assert_ok(st);

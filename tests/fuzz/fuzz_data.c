@@ -18,7 +18,7 @@ static void read_rows(const pg__array *a)
     pg_err err = {0};
     if (n == 0 || elems > MOST_ELEMS)
         return;
-    for (pg__cast cast = PG__AS_F32; cast <= PG__AS_I32; cast++)
+    for (pg__cast cast = PG_AS_F32; cast <= PG_AS_I32; cast++)
         if (pg__array_read(a, rows, n > 1 ? 2 : 1, cast, values, NULL, &err) != PG_OK &&
             (!err.code || !err.msg[0] || strchr(err.msg, '\n')))
             abort();

@@ -15,7 +15,7 @@ static int open_device(void **state)
     (void)state;
     on.n_missing = &n_missing;
     if (strcmp(pg_testdata, "tf32") == 0) { /* the argument, for this test */
-        opts.precision = PG__TF32;
+        opts.precision = PG_TF32;
         on.slack = 3e-3;
     }
     if (pg__backend_of(&on.backend, &ordinal, name, &err) != PG_OK ||
@@ -38,9 +38,9 @@ static void agrees(void **state)
 {
     (void)state;
     if (strcmp(pg_testdata, "bfloat16") == 0)
-        agrees_in_16_bits(on, PG__REAL_BF16);
+        agrees_in_16_bits(on, PG_ELEM_BF16);
     else if (strcmp(pg_testdata, "float16") == 0)
-        agrees_in_16_bits(on, PG__REAL_F16);
+        agrees_in_16_bits(on, PG_ELEM_F16);
     else
         agrees_with_double(on);
     assert_int_equal(n_missing, 0);
@@ -49,12 +49,12 @@ static void agrees(void **state)
 /* By a library where that is better, which is tried where equal bits are not promised. */
 static void attention_agrees_whoever_does_it(void **state)
 {
-    const pg__elem elem = strcmp(pg_testdata, "bfloat16") == 0  ? PG__REAL_BF16
-                          : strcmp(pg_testdata, "float16") == 0 ? PG__REAL_F16
-                                                                : PG__REAL;
+    const pg__elem elem = strcmp(pg_testdata, "bfloat16") == 0  ? PG_ELEM_BF16
+                          : strcmp(pg_testdata, "float16") == 0 ? PG_ELEM_F16
+                                                                : PG_ELEM_REAL;
     engine e = on;
     (void)state;
-    for (size_t c = 0; elem != PG__REAL && c < N_OWN; c++) {
+    for (size_t c = 0; elem != PG_ELEM_REAL && c < N_OWN; c++) {
         built b;
         build_case(&b, &own[c], elem, 1);
         assert_ok(e.backend->open(&e.dev, ordinal, &(pg__dev_opts){.n_threads = 1}, NULL));

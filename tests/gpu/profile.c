@@ -142,7 +142,7 @@ static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
     const pg__frame *f = &r.frame;
     double whole, update, seconds;
     pg_status st = PG_OK;
-    PG_TRY(pg__trainer_program(t, rows, PG__TRAINS, &p, err));
+    PG_TRY(pg__trainer_program(t, rows, PG_TRAINS, &p, err));
     PG_TRY(open_room(t, p, &r, err));
     const size_t n = pg__program_n_calls(p);
     PG_TRY(time_calls(t, p, f, 0, n, &whole)); /* libraries set themselves up */

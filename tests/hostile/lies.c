@@ -81,9 +81,9 @@ static uint64_t elems_of(const pg__tape *t)
 static void fill(const pg__value *value, void *at)
 {
     const uint64_t n = pg__dims_elems(&value->shape);
-    for (uint64_t i = 0; i < n && value->elem == PG__REAL; i++)
+    for (uint64_t i = 0; i < n && value->elem == PG_ELEM_REAL; i++)
         ((double *)at)[i] = (double)(i % 7) / 4 - 0.6;
-    for (uint64_t i = 0; i < n && value->elem == PG__INT && value->role == PG__INPUT; i++)
+    for (uint64_t i = 0; i < n && value->elem == PG_ELEM_INT && value->role == PG_INPUT; i++)
         ((int32_t *)at)[i] = (int32_t)(i % 2);
 }
 
@@ -93,7 +93,7 @@ static void compute(const pg__tape *t)
     void **at = fresh(t->n_values, sizeof *at);
     for (pg__val v = 0; v < t->n_values; v++) {
         at[v] = fresh(pg__dims_elems(&t->values[v].shape), sizeof(double));
-        if (t->values[v].role != PG__TEMP)
+        if (t->values[v].role != PG_TEMP)
             fill(&t->values[v], at[v]);
     }
     for (uint32_t i = 0; i < t->n_insts; i++) {
@@ -104,7 +104,7 @@ static void compute(const pg__tape *t)
             const pg__val v =
                 k < inst->n_in ? pg__in(t, inst, k) : pg__out(t, inst, k - inst->n_in);
             pg__arg *a = k < inst->n_in ? &in[k] : &out[k - inst->n_in];
-            *a = v == PG__NO_VAL
+            *a = v == PG_NO_VAL
                      ? (pg__arg){&none, NULL, 0}
                      : (pg__arg){&t->values[v].shape, at[v], pg__dims_elems(&t->values[v].shape)};
         }
@@ -123,10 +123,10 @@ static pg_status add_backward(pg__lowered *m, pg_err *err)
     const pg__activity_attrs squares = {0, 1};
     const pg__dims scalar = {.rank = 0};
     pg__val seed, loss;
-    pg_status st = pg__tape_value(&m->tape, &scalar, PG__REAL, PG__SEED, 0, 0, &seed, err);
+    pg_status st = pg__tape_value(&m->tape, &scalar, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, err);
     for (size_t k = 0; st == PG_OK && k < m->n_outputs; k++)
-        if (m->tape.values[m->outputs[k]].elem == PG__REAL)
-            st = pg__emit2(&m->tape, PG__OP_activity, &squares, m->outputs[k], seed, &loss, err);
+        if (m->tape.values[m->outputs[k]].elem == PG_ELEM_REAL)
+            st = pg__emit2(&m->tape, PG_OP_activity, &squares, m->outputs[k], seed, &loss, err);
     return st == PG_OK ? pg__tape_backward(&m->tape, err) : st;
 }
 

@@ -41,7 +41,7 @@ static pg_status read_input(void **out, const pg_data *data, size_t k, const pg_
         PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < dims.d[0]; i++)
         rows[i] = i;
-    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG__INT ? PG__AS_I32 : PG__AS_F64, *out,
+    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG_ELEM_INT ? PG_AS_I32 : PG_AS_F64, *out,
                           NULL, err));
 done:
     pg__mem_free(rows);
@@ -77,7 +77,7 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     pg_status st = PG_OK;
     if (!inputs)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__trainer_program(t, n_rows, PG__TESTS, &p, err));
+    PG_TRY(pg__trainer_program(t, n_rows, PG_TESTS, &p, err));
     const pg__lowered *m = pg__program_model(p);
     PG_TRY(zero_states(&states, m, err));
     f.states = states;

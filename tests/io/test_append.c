@@ -54,7 +54,7 @@ static void grows_by_what_is_pending(void **state)
 {
     (void)state;
     pg__append a = {0};
-    assert_ok(pg__append_open(&a, "log", PG__APPEND_NEW, NULL));
+    assert_ok(pg__append_open(&a, "log", PG_APPEND_NEW, NULL));
     assert_ok(pg__append_flush(&a, NULL));
     add(&a, "one\n");
     add(&a, "two\n");
@@ -74,14 +74,14 @@ static void begins_anew_over_or_behind_what_is_there(void **state)
     pg_err err = {0};
     pg__append a = {0};
     put("log", "old\n");
-    assert_fails(PG_E_IO, pg__append_open(&a, "log", PG__APPEND_NEW, &err), &err);
+    assert_fails(PG_E_IO, pg__append_open(&a, "log", PG_APPEND_NEW, &err), &err);
     assert_int_equal(err.sys, EEXIST);
     assert_null(a.path);
-    assert_ok(pg__append_open(&a, "log", PG__APPEND_ON, NULL));
+    assert_ok(pg__append_open(&a, "log", PG_APPEND_ON, NULL));
     add(&a, "new\n");
     assert_ok(pg__append_flush(&a, NULL));
     assert_holds("log", "old\nnew\n");
-    assert_ok(pg__append_open(&a, "log", PG__APPEND_OVER, NULL));
+    assert_ok(pg__append_open(&a, "log", PG_APPEND_OVER, NULL));
     assert_holds("log", "");
     add(&a, "fresh\n");
     assert_ok(pg__append_flush(&a, NULL));
@@ -95,9 +95,9 @@ static void refuses_what_is_no_file(void **state)
     pg_err err = {0};
     pg__append a = {0};
     assert_int_equal(mkfifo("fifo", 0600), 0);
-    assert_fails(PG_E_IO, pg__append_open(&a, "fifo", PG__APPEND_ON, &err), &err);
-    assert_fails(PG_E_IO, pg__append_open(&a, ".", PG__APPEND_ON, &err), &err);
-    assert_fails(PG_E_IO, pg__append_open(&a, "none/log", PG__APPEND_NEW, &err), &err);
+    assert_fails(PG_E_IO, pg__append_open(&a, "fifo", PG_APPEND_ON, &err), &err);
+    assert_fails(PG_E_IO, pg__append_open(&a, ".", PG_APPEND_ON, &err), &err);
+    assert_fails(PG_E_IO, pg__append_open(&a, "none/log", PG_APPEND_NEW, &err), &err);
     assert_null(a.path);
 }
 
@@ -108,7 +108,7 @@ static void a_write_that_fails_leaves_whole_records_and_is_tried_again(void **st
     const struct rlimit little = {6, RLIM_INFINITY}, any = {RLIM_INFINITY, RLIM_INFINITY};
     pg_err err = {0};
     pg__append a = {0};
-    assert_ok(pg__append_open(&a, "log", PG__APPEND_NEW, NULL));
+    assert_ok(pg__append_open(&a, "log", PG_APPEND_NEW, NULL));
     add(&a, "one\n");
     assert_ok(pg__append_flush(&a, NULL));
     add(&a, "two\n");
@@ -128,7 +128,7 @@ static void knows_that_its_file_is_gone_or_was_cut(void **state)
     (void)state;
     pg_err err = {0};
     pg__append a = {0};
-    assert_ok(pg__append_open(&a, "log", PG__APPEND_NEW, NULL));
+    assert_ok(pg__append_open(&a, "log", PG_APPEND_NEW, NULL));
     add(&a, "one\n");
     assert_ok(pg__append_flush(&a, NULL));
     add(&a, "two\n");

@@ -55,8 +55,8 @@ static inline void drop(lowered_layer *l)
 static inline pg__arg arg_of(const lowered_layer *l, pg__val v)
 {
     static const pg__dims none = {.rank = 0};
-    return v == PG__NO_VAL ? (pg__arg){&none, NULL, 0}
-                           : (pg__arg){&l->low.tape.values[v].shape, l->values[v], n_of(l, v)};
+    return v == PG_NO_VAL ? (pg__arg){&none, NULL, 0}
+                          : (pg__arg){&l->low.tape.values[v].shape, l->values[v], n_of(l, v)};
 }
 
 /* The output for this input, of which `seed` is the step's, and parameters that are filled by
@@ -70,11 +70,11 @@ static inline const double *compute(lowered_layer *l, const double *x, int32_t s
     l->values = calloc(t->n_values + 1, sizeof *l->values);
     for (pg__val v = 0; v < t->n_values; v++) {
         l->values[v] = calloc(n_of(l, v) + 1, sizeof(double));
-        if (t->values[v].role == PG__INPUT)
+        if (t->values[v].role == PG_INPUT)
             memcpy(l->values[v], x, n_of(l, v) * sizeof *x);
-        else if (t->values[v].role == PG__STEP)
+        else if (t->values[v].role == PG_PER_STEP)
             *(int32_t *)l->values[v] = seed;
-        else if (t->values[v].role == PG__PARAM)
+        else if (t->values[v].role == PG_PARAM)
             fill(l->low.params[t->values[v].slot].var->name, l->values[v], n_of(l, v));
     }
     for (uint32_t i = 0; i < t->n_insts; i++) {
@@ -84,7 +84,7 @@ static inline const double *compute(lowered_layer *l, const double *x, int32_t s
             in[k] = arg_of(l, pg__in(t, inst, k));
         for (uint32_t k = 0; k < inst->n_out; k++)
             out[k] = arg_of(l, pg__out(t, inst, k));
-        if (t->values[pg__out(t, inst, 0)].alias != PG__NO_VAL)
+        if (t->values[pg__out(t, inst, 0)].alias != PG_NO_VAL)
             memcpy(out[0].p, in[0].p, in[0].n * sizeof(double));
         else
             inst->op->ref_f64(inst->attrs, in, inst->n_in, out, inst->n_out);

@@ -19,16 +19,16 @@ static int is_taken(const built *b, pg__val v)
     for (uint32_t at = 0; at < b->tape.n_insts; at++)
         for (uint32_t k = 0; k < b->tape.insts[at].n_in; k++)
             if (pg__in(&b->tape, &b->tape.insts[at], k) == v &&
-                pg__operand_elem(b->tape.insts[at].op, k) == PG__OWN)
+                pg__operand_elem(b->tape.insts[at].op, k) == PG_OWN)
                 return 1;
     return 0;
 }
 
 static void set_elem(built *b, pg__val v, int is_float, pg__elem elem)
 {
-    pg__value *value = v == PG__NO_VAL ? NULL : &b->tape.values[v];
-    if (value && value->elem != PG__INT)
-        value->elem = is_float ? PG__REAL : elem;
+    pg__value *value = v == PG_NO_VAL ? NULL : &b->tape.values[v];
+    if (value && value->elem != PG_ELEM_INT)
+        value->elem = is_float ? PG_ELEM_REAL : elem;
 }
 
 static void squeeze(built *b, pg__elem elem, how way)
@@ -40,11 +40,11 @@ static void squeeze(built *b, pg__elem elem, how way)
         for (uint32_t k = 0; k < i->n_out; k++) {
             const pg__val v = pg__out(&b->tape, i, k);
             const pg__wants_elem wants = pg__result_elem(i->op, k);
-            const int may_be_float = wants != PG__OWN && !is_taken(b, v);
-            set_elem(b, v, wants == PG__FLOAT || (way == RESULTS_FLOAT && may_be_float), elem);
+            const int may_be_float = wants != PG_OWN && !is_taken(b, v);
+            set_elem(b, v, wants == PG_FLOAT || (way == RESULTS_FLOAT && may_be_float), elem);
         }
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__operand_elem(i->op, k) == PG__FLOAT)
+            if (pg__operand_elem(i->op, k) == PG_FLOAT)
                 set_elem(b, pg__in(&b->tape, i, k), 1, elem);
     }
 }
@@ -54,7 +54,7 @@ static void squeeze(built *b, pg__elem elem, how way)
 static void round_operands(built *b, pg__elem elem)
 {
     for (size_t k = 0; k < MAX_IN; k++) {
-        if (!b->in_values[k] || b->tape.values[b->in[k]].elem == PG__INT)
+        if (!b->in_values[k] || b->tape.values[b->in[k]].elem == PG_ELEM_INT)
             continue;
         for (uint64_t i = 0; i < elems(b, b->in[k]); i++)
             store(b->in_values[k], elem, 1, i, b->in_values[k][i]);
@@ -64,7 +64,7 @@ static void round_operands(built *b, pg__elem elem)
 /* What a result is off by is mostly its own rounding, and that of what it was made from. */
 static inline void agrees_in_16_bits(engine e, pg__elem elem)
 {
-    e.slack = elem == PG__REAL_BF16 ? BF16_BOUND : F16_BOUND;
+    e.slack = elem == PG_ELEM_BF16 ? BF16_BOUND : F16_BOUND;
     for (size_t c = 0; c < N_CASES; c++)
         for (how way = ALL; way < N_WAYS && !is_for_hosts(cases[c].kind); way++) {
             built b;

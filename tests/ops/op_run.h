@@ -73,10 +73,10 @@ static uint64_t elems(const built *b, pg__val v)
 static void emit_batch_norm(built *b, const void *attrs)
 {
     pg__val stats[3], variance;
-    assert_ok(pg__emit2(&b->tape, PG__OP_bn_stats, NULL, b->in[0], b->in[3], stats, NULL));
-    assert_ok(pg__emit2(&b->tape, PG__OP_bn_var, attrs, stats[1], stats[2], &variance, NULL));
+    assert_ok(pg__emit2(&b->tape, PG_OP_bn_stats, NULL, b->in[0], b->in[3], stats, NULL));
+    assert_ok(pg__emit2(&b->tape, PG_OP_bn_var, attrs, stats[1], stats[2], &variance, NULL));
     const pg__val in[] = {b->in[0], stats[0], variance, b->in[1], b->in[2], stats[2], b->in[3]};
-    assert_ok(pg__emit(&b->tape, PG__OP_bn_apply, attrs, in, 7, b->out, NULL));
+    assert_ok(pg__emit(&b->tape, PG_OP_bn_apply, attrs, in, 7, b->out, NULL));
 }
 
 static int has_grad(const operand *o)
@@ -89,27 +89,27 @@ static void build(built *b, const op_case *c)
 {
     const pg__op *op = pg__op_of(c->kind);
     uint64_t state = 0x9E3779B97F4A7C15u;
-    *b = (built){.missing = PG__NO_VAL};
+    *b = (built){.missing = PG_NO_VAL};
     for (size_t k = 0; k < c->n_in; k++) {
-        b->in[k] = PG__NO_VAL;
+        b->in[k] = PG_NO_VAL;
         if (c->in[k].fill == NONE)
             continue;
         assert_ok(pg__tape_value(
-            &b->tape, &c->in[k].shape, is_whole(c->in[k].fill) ? PG__INT : PG__REAL, PG__PARAM,
-            (uint32_t)k, k < c->n_grads % LARGE && has_grad(&c->in[k]), &b->in[k], NULL));
+            &b->tape, &c->in[k].shape, is_whole(c->in[k].fill) ? PG_ELEM_INT : PG_ELEM_REAL,
+            PG_PARAM, (uint32_t)k, k < c->n_grads % LARGE && has_grad(&c->in[k]), &b->in[k], NULL));
     }
-    if (c->kind == PG__OP_bn_stats)
+    if (c->kind == PG_OP_bn_stats)
         emit_batch_norm(b, c->attrs);
     else
         assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, b->out, NULL));
     b->n_forward = b->tape.n_insts;
-    b->n_read = c->kind == PG__OP_bn_stats    ? 1
-                : c->kind == PG__OP_attention ? op->n_out
-                                              : op->n_out - op->n_kept;
+    b->n_read = c->kind == PG_OP_bn_stats    ? 1
+                : c->kind == PG_OP_attention ? op->n_out
+                                             : op->n_out - op->n_kept;
     for (size_t k = 0; k < c->n_in; k++)
         if (c->in[k].fill == MISSING)
             b->missing = b->in[k];
-        else if (b->in[k] != PG__NO_VAL) {
+        else if (b->in[k] != PG_NO_VAL) {
             b->in_values[k] = pg__mem_array(elems(b, b->in[k]), sizeof(double));
             fill_values(b->in_values[k], elems(b, b->in[k]), &c->in[k], &state);
         }
@@ -133,17 +133,17 @@ static unsigned char held = 0;
 
 static pgk_type type_of(pg__elem elem)
 {
-    return elem == PG__REAL_BF16 ? PGK_BF16 : PGK_F16;
+    return elem == PG_ELEM_BF16 ? PGK_BF16 : PGK_F16;
 }
 
 /* Numbers in the element type of a run; those of 16 bits are the same in double. */
 static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
 {
-    if (elem == PG__INT) {
+    if (elem == PG_ELEM_INT) {
         ((int32_t *)p)[i] = (int32_t)v;
         return;
     }
-    const int is_compact = elem != PG__REAL;
+    const int is_compact = elem != PG_ELEM_REAL;
     const uint16_t bits = is_compact ? pgk_to_16(type_of(elem), (float)v) : 0;
     if (f64)
         ((double *)p)[i] = is_compact ? (double)pgk_of_16(type_of(elem), bits) : v;
@@ -155,11 +155,11 @@ static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
 
 static double load(const void *p, pg__elem elem, int f64, uint64_t i)
 {
-    if (elem == PG__INT)
+    if (elem == PG_ELEM_INT)
         return ((const int32_t *)p)[i];
     if (f64)
         return ((const double *)p)[i];
-    if (elem != PG__REAL)
+    if (elem != PG_ELEM_REAL)
         return (double)pgk_of_16(type_of(elem), ((const uint16_t *)p)[i]);
     return (double)((const float *)p)[i];
 }
@@ -174,7 +174,7 @@ static void run_plain(const built *b, const pg__inst *i, int f64, void **mem)
     pg__arg in[MAX_IN] = {{0}}, out[MAX_IN] = {{0}};
     for (uint32_t k = 0; k < i->n_in; k++) {
         const pg__val v = pg__in(&b->tape, i, k);
-        if (v != PG__NO_VAL)
+        if (v != PG_NO_VAL)
             in[k] = (pg__arg){&b->tape.values[v].shape, mem[v], elems(b, v)};
     }
     for (uint32_t k = 0; k < i->n_out; k++) {
@@ -235,11 +235,11 @@ static void run_kernel(const built *b, const pg__inst *i, const pg__backend *on,
     void *scratch = junk_of(on, dev, needs->scratch_bytes), *shared = NULL;
     for (uint32_t k = 0; k < n; k++) {
         const pg__val v = value_of(b, i, k);
-        host[k] = v != PG__NO_VAL ? mem[v] : NULL;
+        host[k] = v != PG_NO_VAL ? mem[v] : NULL;
         if (!host[k])
             continue;
         args[k] = on_device(on, dev, host, args, k, bytes_of(b, v));
-        params[k] = b->tape.values[v].role == PG__PARAM ? args[k] : NULL;
+        params[k] = b->tape.values[v].role == PG_PARAM ? args[k] : NULL;
     }
     if (needs->shared_bytes) {
         shared = junk_of(on, dev, needs->shared_bytes);
@@ -277,7 +277,7 @@ static pg_status run_on_device(const built *b, const pg__inst *i, engine e, void
 /* What only programs of host back ends are rewritten to. */
 static int is_for_hosts(uint32_t kind)
 {
-    return kind == PG__OP_conv_norm;
+    return kind == PG_OP_conv_norm;
 }
 
 /* What a back end does not cover the plain answer does in its place. */
@@ -304,7 +304,7 @@ static int is_unwanted(const built *b, pg__val v)
     int is_through = 0;
     for (uint32_t at = 0; at < b->tape.n_insts; at++) {
         const pg__inst *i = &b->tape.insts[at];
-        is_through |= i->op == pg__op_of(PG__OP_bn_sums) && pg__out(&b->tape, i, 0) == v;
+        is_through |= i->op == pg__op_of(PG_OP_bn_sums) && pg__out(&b->tape, i, 0) == v;
         for (uint32_t k = 0; k < i->n_in; k++)
             if (pg__in(&b->tape, i, k) == v)
                 return 0;
@@ -346,8 +346,8 @@ static void drop(built *b)
  * weights of a loss are part of it, its seed is the common factor. */
 static double factor(const built *b, uint64_t i)
 {
-    const int is_loss = b->tape.insts[0].op == pg__op_of(PG__OP_loss);
-    if (b->tape.insts[0].op == pg__op_of(PG__OP_activity))
+    const int is_loss = b->tape.insts[0].op == pg__op_of(PG_OP_loss);
+    if (b->tape.insts[0].op == pg__op_of(PG_OP_activity))
         return b->in_values[1][0];
     return is_loss ? b->in_values[3][0] : (float)(0.3 + 0.1 * (double)(i % 7));
 }
@@ -355,11 +355,11 @@ static double factor(const built *b, uint64_t i)
 /* Adds the backward pass; results of no loss get the factors as their gradients. */
 static void add_backward(built *b)
 {
-    if (b->tape.insts[0].op != pg__op_of(PG__OP_loss))
+    if (b->tape.insts[0].op != pg__op_of(PG_OP_loss))
         for (size_t k = 0; k < b->n_read; k++) {
             const pg__dims shape = b->tape.values[b->out[k]].shape; /* the array moves */
             pg__val seed;
-            assert_ok(pg__tape_value(&b->tape, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+            assert_ok(pg__tape_value(&b->tape, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
             b->tape.values[b->out[k]].grad = seed;
         }
     assert_ok(pg__tape_backward(&b->tape, NULL));
@@ -369,7 +369,7 @@ static void **run_case(built *b, engine e)
 {
     void **mem = alloc_all(b, e);
     for (pg__val v = 0; v < b->tape.n_values; v++)
-        for (uint64_t i = 0; b->tape.values[v].role == PG__SEED && i < elems(b, v); i++)
+        for (uint64_t i = 0; b->tape.values[v].role == PG_SEED && i < elems(b, v); i++)
             store(mem[v], b->tape.values[v].elem, e.f64, i, factor(b, i));
     run_all(b, e, mem);
     return mem;
@@ -403,7 +403,7 @@ static void compare(const built *b, size_t c, double slack, void **exact, void *
                 compare_value(b, pg__out(&b->tape, i, k), i->op, c, slack, exact, mem);
     }
     for (size_t k = 0; k < MAX_IN; k++)
-        if (b->in_values[k] && b->tape.values[b->in[k]].grad != PG__NO_VAL)
+        if (b->in_values[k] && b->tape.values[b->in[k]].grad != PG_NO_VAL)
             compare_value(b, b->tape.values[b->in[k]].grad, last->op, c, slack, exact, mem);
 }
 
@@ -441,7 +441,7 @@ static inline void gives_equal_bits(engine e)
         for (size_t k = 0; k < b.n_read; k++)
             same_bits(&b, c, b.out[k], one, other);
         for (size_t k = 0; k < MAX_IN; k++)
-            if (b.in_values[k] && b.tape.values[b.in[k]].grad != PG__NO_VAL)
+            if (b.in_values[k] && b.tape.values[b.in[k]].grad != PG_NO_VAL)
                 same_bits(&b, c, b.tape.values[b.in[k]].grad, one, other);
         free_all(&b, one);
         free_all(&b, other);

@@ -13,8 +13,8 @@
 static inline pg__val tape_value(pg__tape *t, pg__role role, uint32_t rank, const uint64_t *d)
 {
     const pg__dims shape = pg__dims_of(rank, d);
-    pg__val v = PG__NO_VAL;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, role, 0, 0, &v, NULL));
+    pg__val v = PG_NO_VAL;
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, role, 0, 0, &v, NULL));
     return v;
 }
 /* m: has a `tape` */
@@ -37,7 +37,7 @@ static inline void tape_run(const pg__tape *t, double **mem, double largest)
     for (pg__val v = 0; v < t->n_values; v++) {
         const uint64_t n = pg__dims_elems(&t->values[v].shape);
         mem[v] = pg__mem_array(n, sizeof(double));
-        for (uint64_t i = 0; t->values[v].role != PG__TEMP && i < n; i++)
+        for (uint64_t i = 0; t->values[v].role != PG_TEMP && i < n; i++)
             mem[v][i] =
                 0.1 + largest * fabs(sin((double)(17 * v + i))); /* variances are positive */
     }
@@ -46,7 +46,7 @@ static inline void tape_run(const pg__tape *t, double **mem, double largest)
         pg__arg in[8] = {{0}}, out = {0};
         for (uint32_t k = 0; k < i->n_in; k++) {
             const pg__val v = pg__in(t, i, k);
-            if (v != PG__NO_VAL)
+            if (v != PG_NO_VAL)
                 in[k] = (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
         const pg__val v = pg__out(t, i, 0);

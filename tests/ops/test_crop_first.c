@@ -14,7 +14,7 @@
 #define WIDTH 4
 
 static const pg__pad_attrs first_step = {.after = {0, 1 - STEPS}};
-static const pg__act_attrs gelu = {.kind = PG__ACT_GELU};
+static const pg__act_attrs gelu = {.kind = PG_ACT_GELU};
 static const pg__layer_norm_attrs norm = {.n_axes = 1, .epsilon = 1e-3};
 
 typedef struct built {
@@ -25,8 +25,8 @@ typedef struct built {
 
 static pg__val param(built *b, const pg__dims *shape)
 {
-    pg__val v = PG__NO_VAL;
-    assert_ok(pg__tape_value(&b->t, shape, PG__REAL, PG__PARAM, 0, 1, &v, NULL));
+    pg__val v = PG_NO_VAL;
+    assert_ok(pg__tape_value(&b->t, shape, PG_ELEM_REAL, PG_PARAM, 0, 1, &v, NULL));
     return b->params[b->n_params++] = v;
 }
 
@@ -35,7 +35,7 @@ static pg__val dense(built *b, pg__val x)
     const pg__dims w = {2, {WIDTH, WIDTH}}, bias = {1, {WIDTH}};
     const pg__val in[] = {x, param(b, &w), param(b, &bias)};
     pg__val y;
-    assert_ok(pg__emit(&b->t, PG__OP_dense, NULL, in, 3, &y, NULL));
+    assert_ok(pg__emit(&b->t, PG_OP_dense, NULL, in, 3, &y, NULL));
     return y;
 }
 
@@ -44,7 +44,7 @@ static pg__val normed(built *b, pg__val x)
     const pg__dims n = {1, {WIDTH}};
     const pg__val in[] = {x, param(b, &n), param(b, &n)};
     pg__val y[3];
-    assert_ok(pg__emit(&b->t, PG__OP_layer_norm, &norm, in, 3, y, NULL));
+    assert_ok(pg__emit(&b->t, PG_OP_layer_norm, &norm, in, 3, y, NULL));
     return y[0];
 }
 
@@ -60,26 +60,26 @@ static pg__val attended(built *b, pg__val x, int how)
 {
     const pg__attention_attrs a = {.heads = 2, .scale = 0.5, .causal = (how & CAUSAL) != 0};
     const pg__dims steps = {2, {ROWS, STEPS}}, scores = {3, {1, STEPS, STEPS}};
-    pg__val in[] = {dense(b, x), dense(b, x), dense(b, x), PG__NO_VAL,
-                    PG__NO_VAL,  PG__NO_VAL,  PG__NO_VAL,  PG__NO_VAL};
+    pg__val in[] = {dense(b, x), dense(b, x), dense(b, x), PG_NO_VAL,
+                    PG_NO_VAL,   PG_NO_VAL,   PG_NO_VAL,   PG_NO_VAL};
     pg__val out[2];
     if (how & QUERY_MASK)
-        assert_ok(pg__tape_value(&b->t, &steps, PG__REAL, PG__WEIGHT, 0, 0, &in[3], NULL));
+        assert_ok(pg__tape_value(&b->t, &steps, PG_ELEM_REAL, PG_WEIGHT, 0, 0, &in[3], NULL));
     if (how & SCORE_MASK)
-        assert_ok(pg__tape_value(&b->t, &scores, PG__REAL, PG__WEIGHT, 0, 0, &in[6], NULL));
-    assert_ok(pg__emit(&b->t, PG__OP_attention, &a, in, 8, out, NULL));
+        assert_ok(pg__tape_value(&b->t, &scores, PG_ELEM_REAL, PG_WEIGHT, 0, 0, &in[6], NULL));
+    assert_ok(pg__emit(&b->t, PG_OP_attention, &a, in, 8, out, NULL));
     b->scores = out[1];
     if (how & READ_SCORES)
-        assert_ok(pg__emit1(&b->t, PG__OP_act, &gelu, out[1], &b->params[MANY - 1], NULL));
+        assert_ok(pg__emit1(&b->t, PG_OP_act, &gelu, out[1], &b->params[MANY - 1], NULL));
     if (how & ALL_STEPS)
-        assert_ok(pg__emit1(&b->t, PG__OP_act, &gelu, out[0], &b->params[MANY - 1], NULL));
+        assert_ok(pg__emit1(&b->t, PG_OP_act, &gelu, out[0], &b->params[MANY - 1], NULL));
     return out[0];
 }
 
 static pg__val sum(built *b, pg__val x, pg__val y)
 {
     pg__val all;
-    assert_ok(pg__emit2(&b->t, PG__OP_add, NULL, x, y, &all, NULL));
+    assert_ok(pg__emit2(&b->t, PG_OP_add, NULL, x, y, &all, NULL));
     return all;
 }
 
@@ -87,22 +87,22 @@ static pg__val sum(built *b, pg__val x, pg__val y)
 static void build(built *b, int how)
 {
     const pg__dims shape = {3, {ROWS, STEPS, WIDTH}};
-    const pg__binary_attrs plus = {PG__ADD};
+    const pg__binary_attrs plus = {PG_ADD};
     const pg__affine_attrs twice = {2, 1};
-    *b = (built){.y = PG__NO_VAL};
+    *b = (built){.y = PG_NO_VAL};
     pg__val x = param(b, &shape), h;
     for (int block = 0; block < 2; block++) {
         h = dense(b, attended(b, x, how));
         x = normed(b, sum(b, x, h));
         h = dense(b, x);
-        assert_ok(pg__emit1(&b->t, PG__OP_act, &gelu, h, &h, NULL));
+        assert_ok(pg__emit1(&b->t, PG_OP_act, &gelu, h, &h, NULL));
         h = dense(b, h);
-        assert_ok(pg__emit1(&b->t, PG__OP_affine, &twice, h, &h, NULL));
-        assert_ok(pg__emit2(&b->t, PG__OP_binary, &plus, x, h, &h, NULL));
+        assert_ok(pg__emit1(&b->t, PG_OP_affine, &twice, h, &h, NULL));
+        assert_ok(pg__emit2(&b->t, PG_OP_binary, &plus, x, h, &h, NULL));
         x = normed(b, h);
     }
     b->between = x;
-    assert_ok(pg__emit1(&b->t, PG__OP_pad, &first_step, x, &b->y, NULL));
+    assert_ok(pg__emit1(&b->t, PG_OP_pad, &first_step, x, &b->y, NULL));
 }
 
 static void run(const pg__tape *t, double **mem)
@@ -112,7 +112,7 @@ static void run(const pg__tape *t, double **mem)
         pg__arg in[8] = {{0}}, out[4] = {{0}};
         for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
             const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-            if (v != PG__NO_VAL)
+            if (v != PG_NO_VAL)
                 *(k < i->n_in ? &in[k] : &out[k - i->n_in]) =
                     (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
@@ -123,8 +123,8 @@ static void run(const pg__tape *t, double **mem)
 static void fill(const pg__tape *t, pg__val v, double *to)
 {
     for (size_t i = 0; i < pg__dims_elems(&t->values[v].shape); i++)
-        to[i] = t->values[v].role == PG__WEIGHT ? (double)(i % 3 != 1)
-                                                : sin((double)(i * 7 + v * 31 + 1));
+        to[i] = t->values[v].role == PG_WEIGHT ? (double)(i % 3 != 1)
+                                               : sin((double)(i * 7 + v * 31 + 1));
 }
 
 /* The result and the gradients of all parameters, one behind the other; how many numbers. */
@@ -134,13 +134,13 @@ static size_t compute(built *b, double *to, size_t most)
     const pg__dims shape = t->values[b->y].shape;
     size_t n_all = 0;
     pg__val seed;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
     t->values[b->y].grad = seed;
     assert_ok(pg__tape_backward(t, NULL));
     double **mem = pg__mem_array(t->n_values, sizeof(double *));
     for (pg__val v = 0; v < t->n_values; v++) {
         mem[v] = pg__mem_array(pg__dims_elems(&t->values[v].shape) + 1, sizeof(double));
-        if (t->values[v].role != PG__TEMP && v != seed)
+        if (t->values[v].role != PG_TEMP && v != seed)
             fill(t, v, mem[v]);
     }
     for (size_t i = 0; i < pg__dims_elems(&shape); i++)
@@ -205,19 +205,19 @@ static void computes_what_is_read(void **state)
     built b;
     (void)state;
     build(&b, QUERY_MASK);
-    assert_int_equal(steps_of(&b.t, PG__OP_dense), 12 * STEPS);
+    assert_int_equal(steps_of(&b.t, PG_OP_dense), 12 * STEPS);
     assert_ok(pg__tape_crop_first(&b.t, kept, NULL, 0, NULL));
-    assert_int_equal(steps_of(&b.t, PG__OP_dense), 8 * STEPS + 4);
-    assert_int_equal(steps_of(&b.t, PG__OP_attention), STEPS + 1);
-    assert_int_equal(steps_of(&b.t, PG__OP_layer_norm), 2 * STEPS + 2);
-    assert_int_equal(steps_of(&b.t, PG__OP_act), STEPS + 1);
-    assert_int_equal(steps_of(&b.t, PG__OP_pad), 2); /* what is left of the block's input, a mask */
+    assert_int_equal(steps_of(&b.t, PG_OP_dense), 8 * STEPS + 4);
+    assert_int_equal(steps_of(&b.t, PG_OP_attention), STEPS + 1);
+    assert_int_equal(steps_of(&b.t, PG_OP_layer_norm), 2 * STEPS + 2);
+    assert_int_equal(steps_of(&b.t, PG_OP_act), STEPS + 1);
+    assert_int_equal(steps_of(&b.t, PG_OP_pad), 2); /* what is left of the block's input, a mask */
     assert_int_equal(b.t.values[b.scores].shape.d[2], 1);
     pg__tape_fini(&b.t);
     build(&b, CAUSAL);
     assert_ok(pg__tape_crop_first(&b.t, kept, NULL, 0, NULL));
-    assert_int_equal(steps_of(&b.t, PG__OP_dense), 9 * STEPS + 3); /* not through attention */
-    assert_int_equal(steps_of(&b.t, PG__OP_attention), 2 * STEPS);
+    assert_int_equal(steps_of(&b.t, PG_OP_dense), 9 * STEPS + 3); /* not through attention */
+    assert_int_equal(steps_of(&b.t, PG_OP_attention), 2 * STEPS);
     pg__tape_fini(&b.t);
 }
 
@@ -228,22 +228,22 @@ enum { KEPT = 1, READ = 2, OTHER_CROP = 4, OTHER_DEVICE = 8, OTHER_TYPE = 16, BO
 /* x -> activation -> cut; is the activation made of less? */
 static int is_changed(pg__op_kind kind, const pg__pad_attrs *crop, int how)
 {
-    const pg__elem elems[] = {PG__REAL, how & OTHER_TYPE ? PG__REAL_F16 : PG__REAL};
+    const pg__elem elems[] = {PG_ELEM_REAL, how & OTHER_TYPE ? PG_ELEM_F16 : PG_ELEM_REAL};
     const pg__pad_attrs other = {.before = {0, 1 - STEPS}};
-    const void *attrs = kind == PG__OP_softmax ? NULL : (const void *)&gelu;
+    const void *attrs = kind == PG_OP_softmax ? NULL : (const void *)&gelu;
     unsigned char kept[2 * MANY] = {0};
     built b = {.n_params = 0};
     const pg__dims shape = {3, {ROWS, STEPS, WIDTH}};
     pg__val x = param(&b, &shape), y, again;
-    if (kind == PG__OP_dense)
+    if (kind == PG_OP_dense)
         y = dense(&b, x);
     else
         assert_ok(pg__emit1(&b.t, kind, attrs, x, &y, NULL));
-    assert_ok(pg__emit1(&b.t, PG__OP_pad, crop, y, &b.y, NULL));
+    assert_ok(pg__emit1(&b.t, PG_OP_pad, crop, y, &b.y, NULL));
     if (how & READ)
-        assert_ok(pg__emit1(&b.t, PG__OP_act, &gelu, y, &again, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_act, &gelu, y, &again, NULL));
     if (how & (OTHER_CROP | BOTH_KEPT)) {
-        assert_ok(pg__emit1(&b.t, PG__OP_pad, how & BOTH_KEPT ? crop : &other, y, &again, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_pad, how & BOTH_KEPT ? crop : &other, y, &again, NULL));
         kept[again] = kept[b.y] = (how & BOTH_KEPT) != 0;
     }
     kept[y] = (how & KEPT) != 0;
@@ -251,7 +251,7 @@ static int is_changed(pg__op_kind kind, const pg__pad_attrs *crop, int how)
     b.t.insts[0].origin = 0;
     b.t.insts[1].origin = 1;
     assert_ok(pg__tape_crop_first(&b.t, kept, elems, 2, NULL));
-    const int changed = b.t.insts[0].op == pg__op_of(PG__OP_pad);
+    const int changed = b.t.insts[0].op == pg__op_of(PG_OP_pad);
     pg__tape_fini(&b.t);
     return changed;
 }
@@ -261,20 +261,20 @@ static void leaves_all_others_as_they_are(void **state)
     const pg__pad_attrs little = {.after = {0, -1}}, last = {.before = {0, 0, -3}};
     const pg__pad_attrs rows = {.before = {-1}}, more = {.before = {0, -5}, .after = {0, 1}};
     (void)state;
-    assert_true(is_changed(PG__OP_act, &first_step, 0));
-    assert_true(is_changed(PG__OP_dense, &first_step, 0));
-    assert_true(is_changed(PG__OP_act, &last, 0));
-    assert_false(is_changed(PG__OP_dense, &last, 0));
-    assert_false(is_changed(PG__OP_softmax, &last, 0));
-    assert_false(is_changed(PG__OP_act, &little, 0));
-    assert_false(is_changed(PG__OP_act, &rows, 0));
-    assert_false(is_changed(PG__OP_act, &more, 0));
-    assert_false(is_changed(PG__OP_act, &first_step, KEPT)); /* an output of the model */
-    assert_false(is_changed(PG__OP_act, &first_step, READ));
-    assert_false(is_changed(PG__OP_act, &first_step, OTHER_CROP));
-    assert_false(is_changed(PG__OP_act, &first_step, OTHER_DEVICE));
-    assert_false(is_changed(PG__OP_act, &first_step, OTHER_TYPE));
-    assert_false(is_changed(PG__OP_act, &first_step, BOTH_KEPT)); /* one value cannot be two */
+    assert_true(is_changed(PG_OP_act, &first_step, 0));
+    assert_true(is_changed(PG_OP_dense, &first_step, 0));
+    assert_true(is_changed(PG_OP_act, &last, 0));
+    assert_false(is_changed(PG_OP_dense, &last, 0));
+    assert_false(is_changed(PG_OP_softmax, &last, 0));
+    assert_false(is_changed(PG_OP_act, &little, 0));
+    assert_false(is_changed(PG_OP_act, &rows, 0));
+    assert_false(is_changed(PG_OP_act, &more, 0));
+    assert_false(is_changed(PG_OP_act, &first_step, KEPT)); /* an output of the model */
+    assert_false(is_changed(PG_OP_act, &first_step, READ));
+    assert_false(is_changed(PG_OP_act, &first_step, OTHER_CROP));
+    assert_false(is_changed(PG_OP_act, &first_step, OTHER_DEVICE));
+    assert_false(is_changed(PG_OP_act, &first_step, OTHER_TYPE));
+    assert_false(is_changed(PG_OP_act, &first_step, BOTH_KEPT)); /* one value cannot be two */
 }
 
 /* h[:, 0] is a cut and another shape for its memory; two heads read it. */
@@ -289,12 +289,12 @@ static void other_shapes_follow_the_cut_that_stays(void **state)
     (void)state;
     h = dense(&b, param(&b, &shape));
     for (int k = 0; k < 2; k++) {
-        assert_ok(pg__emit1(&b.t, PG__OP_pad, &first_step, h, &cut, NULL));
-        assert_ok(pg__emit1(&b.t, PG__OP_reshape, &flat, cut, &head[k], NULL));
-        assert_ok(pg__emit1(&b.t, PG__OP_act, &gelu, head[k], &b.y, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_pad, &first_step, h, &cut, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_reshape, &flat, cut, &head[k], NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_act, &gelu, head[k], &b.y, NULL));
     }
     assert_ok(pg__tape_crop_first(&b.t, kept, NULL, 0, NULL));
-    assert_int_equal(steps_of(&b.t, PG__OP_pad), 1);
+    assert_int_equal(steps_of(&b.t, PG_OP_pad), 1);
     for (uint32_t at = 0; at < b.t.n_insts; at++)
         is_made[pg__out(&b.t, &b.t.insts[at], 0)] = 1;
     for (int k = 0; k < 2; k++) {

@@ -15,7 +15,7 @@ static const pg__conv_attrs conv = {.rank = 2,
                                     .dilation = {1, 1},
                                     .before = {1, 0}};
 static const pg__bn_attrs plain = {.epsilon = 1e-3};
-static const pg__bn_attrs relu6 = {.epsilon = 1e-3, .has_act = 1, .act = {PG__ACT_RELU, 6, 0, 0}};
+static const pg__bn_attrs relu6 = {.epsilon = 1e-3, .has_act = 1, .act = {PG_ACT_RELU, 6, 0, 0}};
 
 typedef struct model {
     pg__tape tape;
@@ -27,19 +27,19 @@ typedef struct model {
 static void build(model *m, const pg__bn_attrs *bn, pg__role statistics, int reshaped)
 {
     *m = (model){.between = 0};
-    m->x = VALUE(m, PG__INPUT, 2, 5, 4, 3);
-    m->kernel = VALUE(m, PG__PARAM, 3, 2, 3, 7);
-    m->bias = VALUE(m, PG__PARAM, 7);
+    m->x = VALUE(m, PG_INPUT, 2, 5, 4, 3);
+    m->kernel = VALUE(m, PG_PARAM, 3, 2, 3, 7);
+    m->bias = VALUE(m, PG_PARAM, 7);
     const pg__val mean = VALUE(m, statistics, 7), variance = VALUE(m, statistics, 7);
-    const pg__val gamma = VALUE(m, PG__PARAM, 7), beta = VALUE(m, PG__PARAM, 7);
+    const pg__val gamma = VALUE(m, PG_PARAM, 7), beta = VALUE(m, PG_PARAM, 7);
     const pg__reshape_attrs to = {.to = {4, {3, 2, 3, 7}}};
     if (reshaped) {
-        m->kernel = VALUE(m, PG__PARAM, 6, 21);
-        assert_ok(pg__emit1(&m->tape, PG__OP_reshape, &to, m->kernel, &m->kernel, NULL));
+        m->kernel = VALUE(m, PG_PARAM, 6, 21);
+        assert_ok(pg__emit1(&m->tape, PG_OP_reshape, &to, m->kernel, &m->kernel, NULL));
     }
-    assert_ok(pg__emit3(&m->tape, PG__OP_conv, &conv, m->x, m->kernel, m->bias, &m->between, NULL));
+    assert_ok(pg__emit3(&m->tape, PG_OP_conv, &conv, m->x, m->kernel, m->bias, &m->between, NULL));
     const pg__val in[] = {m->between, mean, variance, gamma, beta};
-    assert_ok(pg__emit(&m->tape, PG__OP_bn_apply, bn, in, 5, &m->y, NULL));
+    assert_ok(pg__emit(&m->tape, PG_OP_bn_apply, bn, in, 5, &m->y, NULL));
 }
 
 static void fold(model *m, pg__val also_kept)
@@ -55,12 +55,12 @@ static void the_same_numbers(void **state)
     (void)state;
     for (int k = 0; k < 4; k++) {
         model apart, joined;
-        build(&apart, k & 1 ? &relu6 : &plain, PG__PARAM, k & 2);
-        build(&joined, k & 1 ? &relu6 : &plain, PG__PARAM, k & 2);
+        build(&apart, k & 1 ? &relu6 : &plain, PG_PARAM, k & 2);
+        build(&joined, k & 1 ? &relu6 : &plain, PG_PARAM, k & 2);
         fold(&joined, joined.y);
-        assert_int_equal(tape_count(&joined.tape, PG__OP_conv_norm), 1);
+        assert_int_equal(tape_count(&joined.tape, PG_OP_conv_norm), 1);
         assert_int_equal(
-            tape_count(&joined.tape, PG__OP_conv) + tape_count(&joined.tape, PG__OP_bn_apply), 0);
+            tape_count(&joined.tape, PG_OP_conv) + tape_count(&joined.tape, PG_OP_bn_apply), 0);
         tape_run(&apart.tape, apart.mem, 1);
         tape_run(&joined.tape, joined.mem, 1);
         double most = 0;
@@ -78,19 +78,19 @@ static void what_must_stay_apart(void **state)
 {
     (void)state;
     model m;
-    build(&m, &plain, PG__TEMP, 0); /* statistics of the batch */
+    build(&m, &plain, PG_TEMP, 0); /* statistics of the batch */
     fold(&m, m.y);
-    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    assert_int_equal(tape_count(&m.tape, PG_OP_bn_apply), 1);
     tape_release(&m.tape, m.mem);
-    build(&m, &plain, PG__PARAM, 0); /* somebody else reads what the convolution gives */
+    build(&m, &plain, PG_PARAM, 0); /* somebody else reads what the convolution gives */
     fold(&m, m.between);
-    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    assert_int_equal(tape_count(&m.tape, PG_OP_bn_apply), 1);
     tape_release(&m.tape, m.mem);
-    build(&m, &plain, PG__PARAM, 0);
+    build(&m, &plain, PG_PARAM, 0);
     pg__val other;
-    assert_ok(pg__emit2(&m.tape, PG__OP_add, NULL, m.between, m.y, &other, NULL));
+    assert_ok(pg__emit2(&m.tape, PG_OP_add, NULL, m.between, m.y, &other, NULL));
     fold(&m, m.y);
-    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    assert_int_equal(tape_count(&m.tape, PG_OP_bn_apply), 1);
     tape_release(&m.tape, m.mem);
 }
 

@@ -29,7 +29,7 @@ static pg__val param(pg__tape *t, uint32_t rank, uint64_t a, uint64_t b, int gra
 {
     const pg__dims shape = {rank, {a, b}};
     pg__val v;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__PARAM, 0, grad, &v, NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_PARAM, 0, grad, &v, NULL));
     return v;
 }
 
@@ -39,24 +39,24 @@ static void build(built *b, const plan *p)
     const pg__bn_attrs a = {.epsilon = 1e-3, .meets = p->meets};
     pg__tape *t = &b->t;
     pg__val stats[3], variance, mean;
-    *b = (built){.y = PG__NO_VAL};
+    *b = (built){.y = PG_NO_VAL};
     b->x = param(t, 2, ROWS, WIDTH, 1);
     b->gamma = param(t, 1, WIDTH, 0, 1);
     b->beta = param(t, 1, WIDTH, 0, 1);
-    const pg__val mask = p->masked ? param(t, 1, ROWS, 0, 0) : PG__NO_VAL;
+    const pg__val mask = p->masked ? param(t, 1, ROWS, 0, 0) : PG_NO_VAL;
     if (p->frozen) {
         mean = param(t, 1, WIDTH, 0, 0);
         variance = param(t, 1, WIDTH, 0, 0);
     } else {
-        assert_ok(pg__emit2(t, PG__OP_bn_stats, NULL, b->x, mask, stats, NULL));
+        assert_ok(pg__emit2(t, PG_OP_bn_stats, NULL, b->x, mask, stats, NULL));
         if (p->meets)
-            assert_ok(pg__emit(t, PG__OP_meet_stats, NULL, stats, 3, stats, NULL));
-        assert_ok(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &variance, NULL));
+            assert_ok(pg__emit(t, PG_OP_meet_stats, NULL, stats, 3, stats, NULL));
+        assert_ok(pg__emit2(t, PG_OP_bn_var, &a, stats[1], stats[2], &variance, NULL));
         mean = stats[0];
     }
     const pg__val in[] = {b->x, mean, variance, b->gamma, b->beta, stats[2], mask};
-    assert_ok(pg__emit(t, PG__OP_bn_apply, &a, in, p->frozen ? 5 : 7, &b->between, NULL));
-    assert_ok(pg__emit1(t, PG__OP_act, &p->act, b->between, &b->y, NULL));
+    assert_ok(pg__emit(t, PG_OP_bn_apply, &a, in, p->frozen ? 5 : 7, &b->between, NULL));
+    assert_ok(pg__emit1(t, PG_OP_act, &p->act, b->between, &b->y, NULL));
 }
 
 static void run(const pg__tape *t, double *mem[MANY])
@@ -66,7 +66,7 @@ static void run(const pg__tape *t, double *mem[MANY])
         pg__arg in[12] = {{0}}, out[4] = {{0}};
         for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
             const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-            if (v != PG__NO_VAL)
+            if (v != PG_NO_VAL)
                 *(k < i->n_in ? &in[k] : &out[k - i->n_in]) =
                     (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
@@ -87,14 +87,14 @@ static void compute(built *b, double *to)
     double *mem[MANY] = {NULL};
     pg__val seed;
     const pg__dims shape = t->values[b->y].shape;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
     t->values[b->y].grad = seed;
     assert_ok(pg__tape_backward(t, NULL));
     assert_true(t->n_values <= MANY);
     for (pg__val v = 0; v < t->n_values; v++) {
         const size_t n = pg__dims_elems(&t->values[v].shape);
         mem[v] = pg__mem_array(n, sizeof(double));
-        for (size_t i = 0; i < n && t->values[v].role == PG__PARAM; i++)
+        for (size_t i = 0; i < n && t->values[v].role == PG_PARAM; i++)
             mem[v][i] = t->values[v].shape.d[0] == ROWS && t->values[v].shape.rank == 1
                             ? (double)(i % 3 != 1) /* the mask */
                             : number(v, i);
@@ -131,8 +131,8 @@ static void check(const plan *p)
         if (pass)
             assert_ok(pg__tape_norm_act(&b.t, kept, NULL, 0, NULL));
         compute(&b, got[pass]);
-        assert_int_equal(count(&b.t, PG__OP_act), !pass);
-        assert_int_equal(count(&b.t, PG__OP_act_grad), !pass);
+        assert_int_equal(count(&b.t, PG_OP_act), !pass);
+        assert_int_equal(count(&b.t, PG_OP_act_grad), !pass);
         pg__tape_fini(&b.t);
     }
     for (size_t i = 0; i < 2 * N_MADE + 2 * WIDTH; i++)
@@ -144,11 +144,11 @@ static void check(const plan *p)
 static void gives_the_same_numbers(void **state)
 {
     static const pg__act_attrs acts[] = {
-        {PG__ACT_RELU, INFINITY, 0, 0}, {PG__ACT_RELU, 0.5, 0, 0},
-        {PG__ACT_RELU, 0.7, 0.1, 0.2},  {PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0},
-        {PG__ACT_SIGMOID, 0, 0, 0},     {PG__ACT_TANH, 0, 0, 0},
-        {PG__ACT_ELU, 0.7, 0, 0},       {PG__ACT_SOFTPLUS, 0, 0, 0},
-        {PG__ACT_GELU_TANH, 0, 0, 0},   {PG__ACT_SWISH, 0, 0, 0},
+        {PG_ACT_RELU, INFINITY, 0, 0}, {PG_ACT_RELU, 0.5, 0, 0},
+        {PG_ACT_RELU, 0.7, 0.1, 0.2},  {PG_ACT_HARD_SIGMOID, 0.2, 0.5, 0},
+        {PG_ACT_SIGMOID, 0, 0, 0},     {PG_ACT_TANH, 0, 0, 0},
+        {PG_ACT_ELU, 0.7, 0, 0},       {PG_ACT_SOFTPLUS, 0, 0, 0},
+        {PG_ACT_GELU_TANH, 0, 0, 0},   {PG_ACT_SWISH, 0, 0, 0},
     };
     (void)state;
     for (size_t k = 0; k < sizeof acts / sizeof *acts; k++) {
@@ -164,23 +164,23 @@ enum { PLAIN, KEPT, READ_TWICE, OTHER_DEVICE, OTHER_ELEM, SQUASHED_TWICE };
 /* Activations that are left. */
 static size_t left(int how)
 {
-    const plan p = {.act = {PG__ACT_SWISH, 0, 0, 0}};
-    const pg__elem elems[] = {PG__REAL, PG__REAL_BF16};
+    const plan p = {.act = {PG_ACT_SWISH, 0, 0, 0}};
+    const pg__elem elems[] = {PG_ELEM_REAL, PG_ELEM_BF16};
     unsigned char kept[MANY] = {0};
     built b;
     pg__val other;
     build(&b, &p);
     if (how == READ_TWICE)
-        assert_ok(pg__emit1(&b.t, PG__OP_pool, &(pg__pool_attrs){0}, b.between, &other, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_pool, &(pg__pool_attrs){0}, b.between, &other, NULL));
     if (how == SQUASHED_TWICE)
-        assert_ok(pg__emit1(&b.t, PG__OP_act, &p.act, b.y, &other, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_act, &p.act, b.y, &other, NULL));
     if (how == OTHER_DEVICE)
         b.t.insts[b.t.n_insts - 1].device = 1;
     if (how == OTHER_ELEM)
         b.t.insts[b.t.n_insts - 1].origin = 1;
     kept[b.between] = how == KEPT;
     assert_ok(pg__tape_norm_act(&b.t, kept, elems, 2, NULL));
-    const size_t n = count(&b.t, PG__OP_act);
+    const size_t n = count(&b.t, PG_OP_act);
     pg__tape_fini(&b.t);
     return n;
 }
@@ -202,7 +202,7 @@ static void stores_only_slopes_that_are_dear(void **state)
     const unsigned char kept[MANY] = {0};
     (void)state;
     for (int dear = 0; dear < 2; dear++) {
-        const plan p = {.act = {dear ? PG__ACT_SWISH : PG__ACT_RELU, INFINITY, 0, 0}};
+        const plan p = {.act = {dear ? PG_ACT_SWISH : PG_ACT_RELU, INFINITY, 0, 0}};
         double unused[2 * N_MADE + 2 * WIDTH];
         built b;
         build(&b, &p);
@@ -211,8 +211,8 @@ static void stores_only_slopes_that_are_dear(void **state)
         const pg__inst *sums = NULL, *dx = NULL;
         for (uint32_t at = 0; at < b.t.n_insts; at++) {
             const pg__inst *i = &b.t.insts[at];
-            sums = i->op == pg__op_of(PG__OP_bn_sums) ? i : sums;
-            dx = i->op == pg__op_of(PG__OP_bn_dx) ? i : dx;
+            sums = i->op == pg__op_of(PG_OP_bn_sums) ? i : sums;
+            dx = i->op == pg__op_of(PG_OP_bn_dx) ? i : dx;
         }
         assert_true(sums && dx);
         assert_true((pg__in(&b.t, dx, 1) == pg__out(&b.t, sums, 0)) == dear);

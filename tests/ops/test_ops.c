@@ -67,7 +67,7 @@ static void float_agrees_with_double(void **state)
 static void cpu_agrees_with_double(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa))
             agrees_with_double(CPU(pg__isa_name((pg__isa)isa)));
 }
@@ -85,7 +85,7 @@ static void results_may_lie_over_operands(void **state)
     (void)state;
     assert_true(writes_over_operands(FLOAT) > 80);
     assert_true(writes_over_operands(DOUBLE) > 80);
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa))
             assert_true(writes_over_operands(CPU(pg__isa_name((pg__isa)isa))) > 80);
 }
@@ -93,7 +93,7 @@ static void results_may_lie_over_operands(void **state)
 static void every_operation_has_a_case(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < PG__N_OPS; kind++) {
+    for (int kind = 0; kind < PG_N_OPS; kind++) {
         const pg__op *op = pg__op_of((pg__op_kind)kind);
         int found = !op->backward; /* gradients come with their operation */
         for (size_t c = 0; c < N_CASES; c++)
@@ -105,7 +105,7 @@ static void every_operation_has_a_case(void **state)
 
 static void steps_masked_everywhere_attend_to_all_alike(void **state)
 {
-    const op_case c = {PG__OP_attention,
+    const op_case c = {PG_OP_attention,
                        ATTENTION(.heads = 1, .scale = 1),
                        {{NORMAL, S(1, 2, 3)},
                         {NORMAL, S(1, 4, 3)},
@@ -144,11 +144,11 @@ static void ids_beyond_the_table_give_no_numbers(void **state)
     } from = {ids}, of = {table};
     (void)state;
     const pg__arg in[] = {{&three, from.p, 3}, {&square, of.p, 4}}, out = {&result, y, 6};
-    pg__op_of(PG__OP_embedding)->ref_f32(NULL, in, 2, &out, 1);
+    pg__op_of(PG_OP_embedding)->ref_f32(NULL, in, 2, &out, 1);
     assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == 3 && y[3] == 4 && isnan(y[4]));
     const pg__arg grad[] = {{&three, from.p, 3}, {&result, ones, 6}, {&square, of.p, 4}};
     const pg__arg to = {&square, dw, 4};
-    pg__op_of(PG__OP_embedding_dw)->ref_f32(NULL, grad, 3, &to, 1);
+    pg__op_of(PG_OP_embedding_dw)->ref_f32(NULL, grad, 3, &to, 1);
     assert_true(dw[0] == 0 && dw[1] == 0 && dw[2] == 1 && dw[3] == 1);
 }
 
@@ -158,9 +158,9 @@ static void operands_that_do_not_fit_are_refused(void **state)
     pg_err err;
     pg__val x, w, y;
     (void)state;
-    assert_ok(pg__tape_value(&t, &(pg__dims)S(3, 5), PG__REAL, PG__INPUT, 0, 0, &x, NULL));
-    assert_ok(pg__tape_value(&t, &(pg__dims)S(4, 7), PG__REAL, PG__PARAM, 0, 1, &w, NULL));
-    assert_int_equal(pg__emit2(&t, PG__OP_dense, NULL, x, w, &y, &err), PG_E_MISMATCH);
+    assert_ok(pg__tape_value(&t, &(pg__dims)S(3, 5), PG_ELEM_REAL, PG_INPUT, 0, 0, &x, NULL));
+    assert_ok(pg__tape_value(&t, &(pg__dims)S(4, 7), PG_ELEM_REAL, PG_PARAM, 0, 1, &w, NULL));
+    assert_int_equal(pg__emit2(&t, PG_OP_dense, NULL, x, w, &y, &err), PG_E_MISMATCH);
     assert_string_equal(err.msg, "input (3, 5) does not fit the kernel (4, 7)");
     assert_int_equal(t.n_insts, 0);
     pg__tape_fini(&t);
@@ -170,16 +170,16 @@ static void operands_that_do_not_fit_are_refused(void **state)
 static void drop_rows(float *y, const pg__dropout_attrs *all, int32_t first, size_t n,
                       int32_t count)
 {
-    const int32_t step[PG__STEP_N] = {5, 0, count, 0, first, 0};
-    const pg__dims shape = S(n, 3, 5), six = S(PG__STEP_N);
+    const int32_t step[PG_STEP_N] = {5, 0, count, 0, first, 0};
+    const pg__dims shape = S(n, 3, 5), six = S(PG_STEP_N);
     float ones[8 * 15];
     pg__dropout_attrs a = *all;
     for (size_t i = 0; i < n * 15; i++)
         ones[i] = 1;
     a.noise.d[0] = a.rows_share ? 1 : n;
-    const pg__arg in[] = {{&shape, ones, n * 15}, {&six, (int32_t *)(uintptr_t)step, PG__STEP_N}};
+    const pg__arg in[] = {{&shape, ones, n * 15}, {&six, (int32_t *)(uintptr_t)step, PG_STEP_N}};
     const pg__arg out = {&shape, y, n * 15};
-    pg__op_of(PG__OP_dropout)->ref_f32(&a, in, 2, &out, 1);
+    pg__op_of(PG_OP_dropout)->ref_f32(&a, in, 2, &out, 1);
 }
 
 static void dropout_is_a_function_of_the_row_in_the_batch(void **state)
@@ -211,16 +211,16 @@ static void dropout_knows_rows_that_are_steps(void **state)
 
 static void dropout_keeps_its_share(void **state)
 {
-    const pg__dims shape = S(1000, 20), six = S(PG__STEP_N);
+    const pg__dims shape = S(1000, 20), six = S(PG_STEP_N);
     const pg__dropout_attrs a = {0.3, 1, 0, shape, 0};
-    int32_t step[PG__STEP_N] = {1, 2, 3, 0, 0, 0};
+    int32_t step[PG_STEP_N] = {1, 2, 3, 0, 0, 0};
     static double x[20000], y[20000];
     size_t kept = 0;
     (void)state;
     for (size_t i = 0; i < 20000; i++)
         x[i] = 1;
-    const pg__arg in[] = {{&shape, x, 20000}, {&six, step, PG__STEP_N}}, out = {&shape, y, 20000};
-    pg__op_of(PG__OP_dropout)->ref_f64(&a, in, 2, &out, 1);
+    const pg__arg in[] = {{&shape, x, 20000}, {&six, step, PG_STEP_N}}, out = {&shape, y, 20000};
+    pg__op_of(PG_OP_dropout)->ref_f64(&a, in, 2, &out, 1);
     for (size_t i = 0; i < 20000; i++) {
         assert_true(y[i] == 0 || fabs(y[i] - 1 / 0.7) < 1e-12);
         kept += y[i] != 0;
@@ -231,10 +231,10 @@ static void dropout_keeps_its_share(void **state)
 static void draw_normal(double *out, uint64_t row, uint64_t n, uint64_t fold)
 {
     const pg__normal_attrs a = {.stream = 3, .shape = S(n, 7), .fold = fold};
-    const pg__dims six = S(PG__STEP_N);
-    int32_t step[PG__STEP_N] = {1, 2, 3, 0, (int32_t)row, 0};
-    const pg__arg in = {&six, step, PG__STEP_N}, to = {&a.shape, out, n * 7};
-    pg__op_of(PG__OP_normal)->ref_f64(&a, &in, 1, &to, 1);
+    const pg__dims six = S(PG_STEP_N);
+    int32_t step[PG_STEP_N] = {1, 2, 3, 0, (int32_t)row, 0};
+    const pg__arg in = {&six, step, PG_STEP_N}, to = {&a.shape, out, n * 7};
+    pg__op_of(PG_OP_normal)->ref_f64(&a, &in, 1, &to, 1);
 }
 
 static void normal_numbers_are_a_function_of_the_row_in_the_batch(void **state)
@@ -283,7 +283,7 @@ static void equal_cells_of_a_window_give_all_to_the_first(void **state)
     const double want[] = {0, 10, 0, 20, 0, 0};
     const pg__arg in[] = {{&x, cells, 6}, {&y, dy, 2}}, out = {&x, dx, 6};
     (void)state;
-    pg__op_of(PG__OP_pool_grad)->ref_f64(&a, in, 2, &out, 1);
+    pg__op_of(PG_OP_pool_grad)->ref_f64(&a, in, 2, &out, 1);
     assert_memory_equal(dx, want, sizeof want);
 }
 

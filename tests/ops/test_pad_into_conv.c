@@ -28,11 +28,11 @@ typedef struct built {
 static void build(built *b, const pg__pad_attrs *pad, const pg__conv_attrs *conv)
 {
     const pg__dims x = {4, {2, 5, 4, 3}}, w = {4, {3, 2, 3, 2}};
-    *b = (built){.y = PG__NO_VAL};
-    assert_ok(pg__tape_value(&b->t, &x, PG__REAL, PG__PARAM, 0, 1, &b->x, NULL));
-    assert_ok(pg__tape_value(&b->t, &w, PG__REAL, PG__PARAM, 0, 1, &b->w, NULL));
-    assert_ok(pg__emit1(&b->t, PG__OP_pad, pad, b->x, &b->between, NULL));
-    assert_ok(pg__emit3(&b->t, PG__OP_conv, conv, b->between, b->w, PG__NO_VAL, &b->y, NULL));
+    *b = (built){.y = PG_NO_VAL};
+    assert_ok(pg__tape_value(&b->t, &x, PG_ELEM_REAL, PG_PARAM, 0, 1, &b->x, NULL));
+    assert_ok(pg__tape_value(&b->t, &w, PG_ELEM_REAL, PG_PARAM, 0, 1, &b->w, NULL));
+    assert_ok(pg__emit1(&b->t, PG_OP_pad, pad, b->x, &b->between, NULL));
+    assert_ok(pg__emit3(&b->t, PG_OP_conv, conv, b->between, b->w, PG_NO_VAL, &b->y, NULL));
 }
 
 static void run(const pg__tape *t, double *mem[MANY])
@@ -42,7 +42,7 @@ static void run(const pg__tape *t, double *mem[MANY])
         pg__arg in[4] = {{0}}, out[4] = {{0}};
         for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
             const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-            if (v != PG__NO_VAL)
+            if (v != PG_NO_VAL)
                 *(k < i->n_in ? &in[k] : &out[k - i->n_in]) =
                     (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
@@ -58,7 +58,7 @@ static size_t compute(built *b, double *to)
     double *mem[MANY] = {NULL};
     size_t n_all = 0;
     pg__val seed;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
     t->values[b->y].grad = seed;
     assert_ok(pg__tape_backward(t, NULL));
     assert_true(t->n_values <= MANY);
@@ -102,7 +102,7 @@ static void gives_the_same_numbers(void **state)
         if (pass)
             assert_ok(pg__tape_pad_into_conv(&b.t, kept, NULL, 0, NULL));
         n[pass] = compute(&b, got[pass]);
-        assert_int_equal(count(&b.t, PG__OP_pad), pass ? 0 : 2);
+        assert_int_equal(count(&b.t, PG_OP_pad), pass ? 0 : 2);
         pg__tape_fini(&b.t);
     }
     assert_int_equal(n[0], n[1]);
@@ -115,19 +115,19 @@ enum { READ_TWICE = 1, KEPT = 2, OTHER_DEVICE = 4, OTHER_TYPE = 8 };
 
 static int is_changed(const pg__pad_attrs *pad, const pg__conv_attrs *conv, int how)
 {
-    const pg__elem elems[] = {PG__REAL, how & OTHER_TYPE ? PG__REAL_F16 : PG__REAL};
+    const pg__elem elems[] = {PG_ELEM_REAL, how & OTHER_TYPE ? PG_ELEM_F16 : PG_ELEM_REAL};
     unsigned char kept[MANY] = {0};
     built b;
     pg__val other;
     build(&b, pad, conv);
     if (how & READ_TWICE)
-        assert_ok(pg__emit1(&b.t, PG__OP_pad, pad, b.between, &other, NULL));
+        assert_ok(pg__emit1(&b.t, PG_OP_pad, pad, b.between, &other, NULL));
     kept[b.between] = (how & KEPT) != 0;
     b.t.insts[1].device = (how & OTHER_DEVICE) != 0;
     b.t.insts[1].origin = 1;
     b.t.insts[0].origin = 0;
     assert_ok(pg__tape_pad_into_conv(&b.t, kept, elems, 2, NULL));
-    const int changed = b.t.insts[0].op == pg__op_of(PG__OP_conv);
+    const int changed = b.t.insts[0].op == pg__op_of(PG_OP_conv);
     pg__tape_fini(&b.t);
     return changed;
 }
@@ -157,12 +157,12 @@ static void leaves_kernels_alone(void **state)
     pg__tape t = {0};
     pg__val a, b, padded, y;
     (void)state;
-    assert_ok(pg__tape_value(&t, &x, PG__REAL, PG__PARAM, 0, 1, &a, NULL));
-    assert_ok(pg__tape_value(&t, &w, PG__REAL, PG__PARAM, 0, 1, &b, NULL));
-    assert_ok(pg__emit1(&t, PG__OP_pad, &one, b, &padded, NULL));
-    assert_ok(pg__emit3(&t, PG__OP_conv, &conv, a, padded, PG__NO_VAL, &y, NULL));
+    assert_ok(pg__tape_value(&t, &x, PG_ELEM_REAL, PG_PARAM, 0, 1, &a, NULL));
+    assert_ok(pg__tape_value(&t, &w, PG_ELEM_REAL, PG_PARAM, 0, 1, &b, NULL));
+    assert_ok(pg__emit1(&t, PG_OP_pad, &one, b, &padded, NULL));
+    assert_ok(pg__emit3(&t, PG_OP_conv, &conv, a, padded, PG_NO_VAL, &y, NULL));
     assert_ok(pg__tape_pad_into_conv(&t, kept, NULL, 0, NULL));
-    assert_int_equal(count(&t, PG__OP_pad), 1);
+    assert_int_equal(count(&t, PG_OP_pad), 1);
     pg__tape_fini(&t);
 }
 

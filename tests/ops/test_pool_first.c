@@ -9,8 +9,8 @@
 
 #define MANY 16
 
-static const pg__act_attrs relu = {PG__ACT_RELU, INFINITY, 0, 0};
-static const pg__act_attrs leaky = {PG__ACT_RELU, INFINITY, 0.1, 0};
+static const pg__act_attrs relu = {PG_ACT_RELU, INFINITY, 0, 0};
+static const pg__act_attrs leaky = {PG_ACT_RELU, INFINITY, 0.1, 0};
 static const pg__pool_attrs largest = {
     .rank = 2, .max = 1, .window = {2, 3}, .stride = {2, 1}, .before = {0, 1}};
 static const pg__pool_attrs mean = {.rank = 2, .window = {2, 2}, .stride = {2, 2}};
@@ -20,9 +20,9 @@ static void build(pg__tape *t, const pg__act_attrs *act, const pg__pool_attrs *p
 {
     const pg__dims shape = {4, {2, 4, 5, 3}};
     *t = (pg__tape){0};
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__PARAM, 0, 1, &v[0], NULL));
-    assert_ok(pg__emit1(t, PG__OP_act, act, v[0], &v[1], NULL));
-    assert_ok(pg__emit1(t, PG__OP_pool, pool, v[1], &v[2], NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_PARAM, 0, 1, &v[0], NULL));
+    assert_ok(pg__emit1(t, PG_OP_act, act, v[0], &v[1], NULL));
+    assert_ok(pg__emit1(t, PG_OP_pool, pool, v[1], &v[2], NULL));
 }
 
 static void run(const pg__tape *t, double *mem[MANY])
@@ -32,7 +32,7 @@ static void run(const pg__tape *t, double *mem[MANY])
         pg__arg in[4] = {{0}}, out[4] = {{0}};
         for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
             const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-            if (v != PG__NO_VAL)
+            if (v != PG_NO_VAL)
                 *(k < i->n_in ? &in[k] : &out[k - i->n_in]) =
                     (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
@@ -46,7 +46,7 @@ static void compute(pg__tape *t, const pg__val v[3], double *y, double *dx)
     double *mem[MANY] = {NULL};
     pg__val seed;
     const pg__dims shape = t->values[v[2]].shape;
-    assert_ok(pg__tape_value(t, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+    assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
     t->values[v[2]].grad = seed;
     assert_ok(pg__tape_backward(t, NULL));
     assert_true(t->n_values <= MANY);
@@ -74,7 +74,7 @@ static void gives_the_same_numbers(void **state)
         build(&t, &relu, &largest, v);
         if (pass)
             assert_ok(pg__tape_pool_first(&t, kept, NULL));
-        assert_true(t.insts[0].op == pg__op_of(pass ? PG__OP_pool : PG__OP_act));
+        assert_true(t.insts[0].op == pg__op_of(pass ? PG_OP_pool : PG_OP_act));
         compute(&t, v, y[pass], dx[pass]);
         pg__tape_fini(&t);
     }
@@ -91,10 +91,10 @@ static int is_changed(const pg__act_attrs *act, const pg__pool_attrs *pool, int 
     pg__val v[3], other;
     build(&t, act, pool, v);
     if (read)
-        assert_ok(pg__emit1(&t, PG__OP_act, &relu, v[1], &other, NULL));
+        assert_ok(pg__emit1(&t, PG_OP_act, &relu, v[1], &other, NULL));
     all[v[1]] = (unsigned char)kept;
     assert_ok(pg__tape_pool_first(&t, all, NULL));
-    const int changed = t.insts[0].op == pg__op_of(PG__OP_pool);
+    const int changed = t.insts[0].op == pg__op_of(PG_OP_pool);
     pg__tape_fini(&t);
     return changed;
 }

@@ -77,7 +77,7 @@ static int check(pg__comm *c, int apart, pg_err *err)
         sums[k] = (pg__comm_sum_of){.mem = mem + k * N,
                                     .n = N,
                                     .real_bytes = sizeof *mem,
-                                    .to = PG__TO_ALL,
+                                    .to = PG_TO_ALL,
                                     .work = work + k * (N / 2 + 16)};
         st = pg__comm_sum_begin(c, &sums[k], "the sum", err);
     }

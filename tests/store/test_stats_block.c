@@ -31,13 +31,13 @@ static void fill(float *v, double *d, size_t n, int special)
 static void looks_the_same_in_all_widths(void **unused)
 {
     (void)unused;
-    static float v[PG__STATS_BLOCK];
-    static double d[PG__STATS_BLOCK];
-    for (size_t n = PG__STATS_LANES; n <= PG__STATS_BLOCK; n += PG__STATS_LANES) {
+    static float v[PG_STATS_BLOCK];
+    static double d[PG_STATS_BLOCK];
+    for (size_t n = PG_STATS_LANES; n <= PG_STATS_BLOCK; n += PG_STATS_LANES) {
         fill(v, d, n, 0);
         pg__part want, got;
-        pg__look(&want, (unsigned char *)v, n, 1, PG__PLAIN);
-        for (pg__width w = PG__PLAIN; w <= pg__widest(); w++) {
+        pg__look(&want, (unsigned char *)v, n, 1, PG_WIDTH_PLAIN);
+        for (pg__width w = PG_WIDTH_PLAIN; w <= pg__widest(); w++) {
             pg__look(&got, (unsigned char *)v, n, 1, w);
             assert_memory_equal(&got, &want, sizeof got);
             pg__look(&got, (unsigned char *)d, n, 0, w);
@@ -49,24 +49,23 @@ static void looks_the_same_in_all_widths(void **unused)
 static void looks_as_one_value_after_the_other(void **unused)
 {
     (void)unused;
-    static float v[PG__STATS_BLOCK];
-    static double d[PG__STATS_BLOCK];
-    fill(v, d, PG__STATS_BLOCK, 0);
+    static float v[PG_STATS_BLOCK];
+    static double d[PG_STATS_BLOCK];
+    fill(v, d, PG_STATS_BLOCK, 0);
     pg__part got;
     double min = d[0], max = d[0], sum = 0, m2 = 0;
     uint64_t zeros = 0;
-    for (size_t i = 0; i < PG__STATS_BLOCK; i++) {
+    for (size_t i = 0; i < PG_STATS_BLOCK; i++) {
         min = d[i] < min ? d[i] : min;
         max = d[i] > max ? d[i] : max;
         sum += d[i];
         zeros += d[i] == 0;
     }
-    for (size_t i = 0; i < PG__STATS_BLOCK; i++)
-        m2 += (d[i] - sum / PG__STATS_BLOCK) * (d[i] - sum / PG__STATS_BLOCK);
-    pg__look(&got, (unsigned char *)v, PG__STATS_BLOCK, 1, PG__PLAIN);
+    for (size_t i = 0; i < PG_STATS_BLOCK; i++)
+        m2 += (d[i] - sum / PG_STATS_BLOCK) * (d[i] - sum / PG_STATS_BLOCK);
+    pg__look(&got, (unsigned char *)v, PG_STATS_BLOCK, 1, PG_WIDTH_PLAIN);
     assert_true(got.min == min && got.max == max && got.zeros == zeros);
-    assert_true(fabs(got.mean * PG__STATS_BLOCK - sum) <=
-                1e-12 * fabs(max - min) * PG__STATS_BLOCK);
+    assert_true(fabs(got.mean * PG_STATS_BLOCK - sum) <= 1e-12 * fabs(max - min) * PG_STATS_BLOCK);
     assert_true(fabs(got.m2 - m2) <= 1e-11 * m2);
 }
 
@@ -76,7 +75,7 @@ static void keeps_the_digits_of_values_close_together(void **unused)
     (void)unused;
     double d[32];
     pg__part got;
-    for (pg__width w = PG__PLAIN; w <= pg__widest(); w++) {
+    for (pg__width w = PG_WIDTH_PLAIN; w <= pg__widest(); w++) {
         for (size_t i = 0; i < 32; i++)
             d[i] = 1e9 + (double)(i & 1);
         pg__look(&got, (unsigned char *)d, 32, 0, w);
@@ -93,7 +92,7 @@ static void a_block_with_something_else_has_no_mean(void **unused)
     (void)unused;
     const float others[] = {NAN, INFINITY, -INFINITY};
     pg__part got;
-    for (pg__width w = PG__PLAIN; w <= pg__widest(); w++)
+    for (pg__width w = PG_WIDTH_PLAIN; w <= pg__widest(); w++)
         for (size_t k = 0; k < 3; k++)
             for (size_t at = 0; at < 32; at++) {
                 float v[32] = {0};
@@ -125,7 +124,7 @@ static void ranks_as_one_value_after_the_other(void **unused)
             for (size_t i = 0; i < lengths[l]; i++)
                 for (size_t k = 1; k < bins[b]; k++)
                     want[k] += (uint64_t)(d[i] >= edges[k]);
-            for (pg__width w = PG__PLAIN; w <= pg__widest(); w++)
+            for (pg__width w = PG_WIDTH_PLAIN; w <= pg__widest(); w++)
                 for (int single = 0; single < 2; single++) {
                     uint64_t got[40] = {0};
                     pg__rank(got, edges, bins[b], single ? (unsigned char *)v : (unsigned char *)d,

@@ -90,7 +90,7 @@ static inline double *read_all(const pg__array *a, size_t *n)
     assert_non_null(v);
     for (uint64_t i = 0; i < n_rows; i++)
         rows[i] = i;
-    assert_ok(pg__array_read(a, rows, (size_t)n_rows, PG__AS_F64, v, NULL, NULL));
+    assert_ok(pg__array_read(a, rows, (size_t)n_rows, PG_AS_F64, v, NULL, NULL));
     pg__mem_free(rows);
     return v;
 }

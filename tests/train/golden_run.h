@@ -16,7 +16,7 @@ static inline double *read_array(const pg__array *a, uint64_t *n)
     uint64_t *rows = pg__mem_array(dims.d[0], sizeof *rows);
     for (uint64_t i = 0; i < dims.d[0]; i++)
         rows[i] = i;
-    assert_ok(pg__array_read(a, rows, dims.d[0], PG__AS_F64, v, NULL, NULL));
+    assert_ok(pg__array_read(a, rows, dims.d[0], PG_AS_F64, v, NULL, NULL));
     pg__mem_free(rows);
     return v;
 }

@@ -43,23 +43,23 @@ static inline float pg__vrelu(float x, pg__act_consts k)
 static inline float pg__vact(pg__act_kind kind, float x, pg__act_consts k)
 {
     switch (kind) {
-    case PG__ACT_RELU: return pg__vrelu(x, k);
-    case PG__ACT_SIGMOID: return pg__vsigmoid(x);
-    case PG__ACT_TANH: return pg__vtanh(x);
-    case PG__ACT_HARD_SIGMOID: {
+    case PG_ACT_RELU: return pg__vrelu(x, k);
+    case PG_ACT_SIGMOID: return pg__vsigmoid(x);
+    case PG_ACT_TANH: return pg__vtanh(x);
+    case PG_ACT_HARD_SIGMOID: {
         const float y = k.a * x + k.b, low = y < 0 ? 0 : y;
         return low > 1.0f ? 1.0f : low;
     }
-    case PG__ACT_ELU: return x > 0 ? x : k.a * pg__vexpm1(x);
-    case PG__ACT_SELU: return PG_SELU_SCALE * (x > 0 ? x : PG_SELU_ALPHA * pg__vexpm1(x));
-    case PG__ACT_SOFTPLUS: return pg__vsoftplus(x);
-    case PG__ACT_SOFTSIGN: return x / (1.0f + fabsf(x));
-    case PG__ACT_EXPONENTIAL: return pg__vexp(x);
-    case PG__ACT_GELU: return 0.5f * x * (1.0f + pg__verf(x * PG_SQRT_HALF));
-    case PG__ACT_GELU_TANH: return 0.5f * x * (1.0f + pg__vtanh(pg__vgelu_tanh_inner(x)));
-    case PG__ACT_SWISH: return x * pg__vsigmoid(x);
-    case PG__ACT_MISH: return x * pg__vtanh_softplus(x);
-    case PG__ACT_RSQRT: return 1.0f / sqrtf(x);
+    case PG_ACT_ELU: return x > 0 ? x : k.a * pg__vexpm1(x);
+    case PG_ACT_SELU: return PG_SELU_SCALE * (x > 0 ? x : PG_SELU_ALPHA * pg__vexpm1(x));
+    case PG_ACT_SOFTPLUS: return pg__vsoftplus(x);
+    case PG_ACT_SOFTSIGN: return x / (1.0f + fabsf(x));
+    case PG_ACT_EXPONENTIAL: return pg__vexp(x);
+    case PG_ACT_GELU: return 0.5f * x * (1.0f + pg__verf(x * PG_SQRT_HALF));
+    case PG_ACT_GELU_TANH: return 0.5f * x * (1.0f + pg__vtanh(pg__vgelu_tanh_inner(x)));
+    case PG_ACT_SWISH: return x * pg__vsigmoid(x);
+    case PG_ACT_MISH: return x * pg__vtanh_softplus(x);
+    case PG_ACT_RSQRT: return 1.0f / sqrtf(x);
     }
     return x;
 }
@@ -88,29 +88,29 @@ static inline float pg__vgelu_tanh_slope(float x)
 static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
 {
     switch (kind) {
-    case PG__ACT_RELU: return pg__vrelu_slope(v, k);
-    case PG__ACT_SIGMOID: return v * (1.0f - v);
-    case PG__ACT_TANH: return 1.0f - v * v;
-    case PG__ACT_HARD_SIGMOID: {
+    case PG_ACT_RELU: return pg__vrelu_slope(v, k);
+    case PG_ACT_SIGMOID: return v * (1.0f - v);
+    case PG_ACT_TANH: return 1.0f - v * v;
+    case PG_ACT_HARD_SIGMOID: {
         const float y = k.a * v + k.b;
         return ((y > 0) & (y < 1.0f)) ? k.a : 0;
     }
-    case PG__ACT_ELU: return v > 0 ? 1.0f : k.a <= 0 ? k.a * pg__vexp(v) : v + k.a;
-    case PG__ACT_SELU: return v > 0 ? PG_SELU_SCALE : v + PG_SELU_SCALE * PG_SELU_ALPHA;
-    case PG__ACT_SOFTPLUS: return -pg__vexpm1(-v);
-    case PG__ACT_SOFTSIGN: return (1.0f - fabsf(v)) * (1.0f - fabsf(v));
-    case PG__ACT_EXPONENTIAL: return v;
-    case PG__ACT_GELU: return pg__vgelu_slope(v);
-    case PG__ACT_GELU_TANH: return pg__vgelu_tanh_slope(v);
-    case PG__ACT_SWISH: {
+    case PG_ACT_ELU: return v > 0 ? 1.0f : k.a <= 0 ? k.a * pg__vexp(v) : v + k.a;
+    case PG_ACT_SELU: return v > 0 ? PG_SELU_SCALE : v + PG_SELU_SCALE * PG_SELU_ALPHA;
+    case PG_ACT_SOFTPLUS: return -pg__vexpm1(-v);
+    case PG_ACT_SOFTSIGN: return (1.0f - fabsf(v)) * (1.0f - fabsf(v));
+    case PG_ACT_EXPONENTIAL: return v;
+    case PG_ACT_GELU: return pg__vgelu_slope(v);
+    case PG_ACT_GELU_TANH: return pg__vgelu_tanh_slope(v);
+    case PG_ACT_SWISH: {
         const float s = pg__vsigmoid(v);
         return s * (1.0f + v * (1.0f - s));
     }
-    case PG__ACT_MISH: {
+    case PG_ACT_MISH: {
         const float t = pg__vtanh_softplus(v);
         return t + v * (1.0f - t * t) * pg__vsigmoid(v);
     }
-    case PG__ACT_RSQRT: return -0.5f * v * v * v;
+    case PG_ACT_RSQRT: return -0.5f * v * v * v;
     }
     return 1.0f;
 }
@@ -119,41 +119,41 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
 static inline float pg__vact_slope_of_argument(pg__act_kind kind, float x, pg__act_consts k)
 {
     switch (kind) {
-    case PG__ACT_SIGMOID:
-    case PG__ACT_TANH:
-    case PG__ACT_SELU:
-    case PG__ACT_SOFTPLUS:
-    case PG__ACT_SOFTSIGN:
-    case PG__ACT_EXPONENTIAL:
-    case PG__ACT_RSQRT: return pg__vact_slope(kind, pg__vact(kind, x, k), k);
-    case PG__ACT_ELU: return x > 0 ? 1.0f : k.a * pg__vexp(x);
-    case PG__ACT_RELU:
-    case PG__ACT_HARD_SIGMOID:
-    case PG__ACT_GELU:
-    case PG__ACT_GELU_TANH:
-    case PG__ACT_SWISH:
-    case PG__ACT_MISH: break;
+    case PG_ACT_SIGMOID:
+    case PG_ACT_TANH:
+    case PG_ACT_SELU:
+    case PG_ACT_SOFTPLUS:
+    case PG_ACT_SOFTSIGN:
+    case PG_ACT_EXPONENTIAL:
+    case PG_ACT_RSQRT: return pg__vact_slope(kind, pg__vact(kind, x, k), k);
+    case PG_ACT_ELU: return x > 0 ? 1.0f : k.a * pg__vexp(x);
+    case PG_ACT_RELU:
+    case PG_ACT_HARD_SIGMOID:
+    case PG_ACT_GELU:
+    case PG_ACT_GELU_TANH:
+    case PG_ACT_SWISH:
+    case PG_ACT_MISH: break;
     }
     return pg__vact_slope(kind, x, k);
 }
 
 /* Runs DO(constant kind) for a->kind: one loop for each kind. */
-#define PG_FOR_ACT(kind, DO)                                    \
-    switch (kind) {                                             \
-    case PG__ACT_RELU: DO(PG__ACT_RELU); break;                 \
-    case PG__ACT_SIGMOID: DO(PG__ACT_SIGMOID); break;           \
-    case PG__ACT_TANH: DO(PG__ACT_TANH); break;                 \
-    case PG__ACT_HARD_SIGMOID: DO(PG__ACT_HARD_SIGMOID); break; \
-    case PG__ACT_ELU: DO(PG__ACT_ELU); break;                   \
-    case PG__ACT_SELU: DO(PG__ACT_SELU); break;                 \
-    case PG__ACT_SOFTPLUS: DO(PG__ACT_SOFTPLUS); break;         \
-    case PG__ACT_SOFTSIGN: DO(PG__ACT_SOFTSIGN); break;         \
-    case PG__ACT_EXPONENTIAL: DO(PG__ACT_EXPONENTIAL); break;   \
-    case PG__ACT_GELU: DO(PG__ACT_GELU); break;                 \
-    case PG__ACT_GELU_TANH: DO(PG__ACT_GELU_TANH); break;       \
-    case PG__ACT_SWISH: DO(PG__ACT_SWISH); break;               \
-    case PG__ACT_MISH: DO(PG__ACT_MISH); break;                 \
-    case PG__ACT_RSQRT: DO(PG__ACT_RSQRT); break;               \
+#define PG_FOR_ACT(kind, DO)                                  \
+    switch (kind) {                                           \
+    case PG_ACT_RELU: DO(PG_ACT_RELU); break;                 \
+    case PG_ACT_SIGMOID: DO(PG_ACT_SIGMOID); break;           \
+    case PG_ACT_TANH: DO(PG_ACT_TANH); break;                 \
+    case PG_ACT_HARD_SIGMOID: DO(PG_ACT_HARD_SIGMOID); break; \
+    case PG_ACT_ELU: DO(PG_ACT_ELU); break;                   \
+    case PG_ACT_SELU: DO(PG_ACT_SELU); break;                 \
+    case PG_ACT_SOFTPLUS: DO(PG_ACT_SOFTPLUS); break;         \
+    case PG_ACT_SOFTSIGN: DO(PG_ACT_SOFTSIGN); break;         \
+    case PG_ACT_EXPONENTIAL: DO(PG_ACT_EXPONENTIAL); break;   \
+    case PG_ACT_GELU: DO(PG_ACT_GELU); break;                 \
+    case PG_ACT_GELU_TANH: DO(PG_ACT_GELU_TANH); break;       \
+    case PG_ACT_SWISH: DO(PG_ACT_SWISH); break;               \
+    case PG_ACT_MISH: DO(PG_ACT_MISH); break;                 \
+    case PG_ACT_RSQRT: DO(PG_ACT_RSQRT); break;               \
     }
 
 #endif

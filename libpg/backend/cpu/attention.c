@@ -90,7 +90,7 @@ static const float *mask_line(const attention *k, const float *mask, size_t row,
 static void hide_from(const attention *k, float *line, size_t from)
 {
     for (size_t s = from; s < k->s; s++)
-        line[s] = PG__MASKED;
+        line[s] = PG_MASKED;
 }
 
 static void hide_line(const attention *k, void *const *args, size_t row, size_t head, size_t t,

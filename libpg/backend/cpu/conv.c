@@ -35,8 +35,8 @@ extern const pg__conv_kernels pg__conv_kernels_avx2, pg__conv_kernels_avx512;
 static const pg__conv_kernels *kernels_of(pg__isa isa)
 {
 #ifdef PG_HAVE_X86_ISAS
-    if (isa != PG__ISA_BASE)
-        return isa == PG__ISA_AVX512 ? &pg__conv_kernels_avx512 : &pg__conv_kernels_avx2;
+    if (isa != PG_ISA_BASE)
+        return isa == PG_ISA_AVX512 ? &pg__conv_kernels_avx512 : &pg__conv_kernels_avx2;
 #endif
     (void)isa;
     return &pg__conv_kernels_f32;
@@ -70,7 +70,7 @@ static size_t last(const pg__dims *s)
 
 static int is_normed(const pg__cpu_inst *i)
 {
-    return i->inst->op == pg__op_of(PG__OP_conv_norm);
+    return i->inst->op == pg__op_of(PG_OP_conv_norm);
 }
 
 static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
@@ -78,10 +78,10 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     const pg__conv_attrs *a = i->attrs;
     /* The forward pass may have no place for the bias. */
     const size_t n_in = i->inst->n_in;
-    const pg__dims *x = &i->shapes[pass == PG__CONV_X ? n_in : 0];
-    const pg__dims *y = &i->shapes[pass == PG__CONV_Y ? n_in : pass == PG__CONV_X ? 0 : 1];
+    const pg__dims *x = &i->shapes[pass == PG_CONV_X ? n_in : 0];
+    const pg__dims *y = &i->shapes[pass == PG_CONV_Y ? n_in : pass == PG_CONV_X ? 0 : 1];
     pg__conv c = {.pass = pass,
-                  .has_bias = pass == PG__CONV_Y && (pg__cpu_has(i, 2) || is_normed(i)),
+                  .has_bias = pass == PG_CONV_Y && (pg__cpu_has(i, 2) || is_normed(i)),
                   .isa = i->isa,
                   .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
@@ -136,10 +136,10 @@ static size_t whole(size_t n_bytes)
 static void find_places(kernel *k, size_t n_in)
 {
     const pg__conv_pass p = k->c.pass;
-    k->at_x = p == PG__CONV_X ? n_in : 0;
-    k->at_w = p == PG__CONV_W ? n_in : 1;
-    k->at_b = p == PG__CONV_W ? n_in + 1 : 2;
-    k->at_y = p == PG__CONV_Y ? n_in : p == PG__CONV_X ? 0 : 1;
+    k->at_x = p == PG_CONV_X ? n_in : 0;
+    k->at_w = p == PG_CONV_W ? n_in : 1;
+    k->at_b = p == PG_CONV_W ? n_in + 1 : 2;
+    k->at_y = p == PG_CONV_Y ? n_in : p == PG_CONV_X ? 0 : 1;
 }
 
 /* The folded kernel and bias change only when parameters do. */
@@ -156,9 +156,9 @@ static void plan_norm(kernel *k, const pg__cpu_inst *i)
     const pg__conv_norm_attrs *a = i->attrs;
     k->norm = a;
     if (k->c.has_plus && !k->way->adds)
-        k->add = pg__cpu_fn(pg__op_of(PG__OP_add), i->isa);
+        k->add = pg__cpu_fn(pg__op_of(PG_OP_add), i->isa);
     if (a->has_act && (k->add || !k->c.range.is_used || !k->way->keeps_range))
-        k->act = pg__cpu_fn(pg__op_of(PG__OP_act), i->isa);
+        k->act = pg__cpu_fn(pg__op_of(PG_OP_act), i->isa);
     k->n_y = (size_t)pg__dims_elems(&i->shapes[i->inst->n_in]);
     k->folded_bytes = whole((n_weights(&k->c) + k->c.out) * sizeof(float));
 }
@@ -167,7 +167,7 @@ static void plan_norm(kernel *k, const pg__cpu_inst *i)
 static pg__range range_of(const pg__conv_norm_attrs *a)
 {
     const pg__act_attrs *act = &a->act;
-    const int is_used = a->has_act && act->kind == PG__ACT_RELU && act->b == 0 && act->c == 0;
+    const int is_used = a->has_act && act->kind == PG_ACT_RELU && act->b == 0 && act->c == 0;
     return (pg__range){is_used, 0, is_used ? (float)act->a : 0};
 }
 
@@ -192,7 +192,7 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
     if (!k->state)
         goto done;
     k->packs = needs->shared_bytes > 0;
-    k->w_is_param = pass != PG__CONV_W && pg__cpu_is_param(i, 1);
+    k->w_is_param = pass != PG_CONV_W && pg__cpu_is_param(i, 1);
     k->shares = k->packs && k->w_is_param;
     k->packed_bytes = whole(needs->shared_bytes);
     if (is_normed(i)) {
@@ -212,15 +212,15 @@ done:
 
 static pg_status prepare_y(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return prepare(state, i, PG__CONV_Y, needs, err);
+    return prepare(state, i, PG_CONV_Y, needs, err);
 }
 static pg_status prepare_x(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return prepare(state, i, PG__CONV_X, needs, err);
+    return prepare(state, i, PG_CONV_X, needs, err);
 }
 static pg_status prepare_w(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return prepare(state, i, PG__CONV_W, needs, err);
+    return prepare(state, i, PG_CONV_W, needs, err);
 }
 
 /* A kernel that each lane computes for itself is not the same for all of them. */
@@ -230,7 +230,7 @@ static pg_status prepare_lanes(void **state, const void *one, size_t n, size_t *
     const kernel *of = one;
     kernel *k = NULL;
     pg_status st = PG_OK;
-    if (!of->way->prepare_lanes || (of->c.pass != PG__CONV_W && !of->w_is_param))
+    if (!of->way->prepare_lanes || (of->c.pass != PG_CONV_W && !of->w_is_param))
         return PG_OK;
     k = pg__mem_array(1, sizeof *k);
     if (!k)
@@ -283,7 +283,7 @@ static void run(const void *state, void *const *args, void *scratch, const void 
                       .y = args[k->at_y],
                       .packed = shared,
                       .scratch = scratch};
-    if (k->c.pass == PG__CONV_W || k->c.has_bias)
+    if (k->c.pass == PG_CONV_W || k->c.has_bias)
         m.b = args[k->at_b];
     if (k->packs && !k->shares) {
         k->way->pack(k->state, m.w, scratch);

@@ -11,9 +11,9 @@
 #include "backend/cpu/cpu.h"
 
 typedef enum pg__conv_pass {
-    PG__CONV_Y, /* y from x, w and, if given, b */
-    PG__CONV_X, /* x from y and w */
-    PG__CONV_W  /* w and b (either may be unwanted) from x and y */
+    PG_CONV_Y, /* y from x, w and, if given, b */
+    PG_CONV_X, /* x from y and w */
+    PG_CONV_W  /* w and b (either may be unwanted) from x and y */
 } pg__conv_pass;
 
 /* Three spatial dimensions; unused ones come first and have size 1. */

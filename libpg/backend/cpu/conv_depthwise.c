@@ -37,7 +37,7 @@ static int meets(const pg__conv *c, int axis, size_t y, size_t k, size_t *x)
 /* Taps of one axis, sorted by the cells of the result. */
 static pg_status find_taps(state *s, const pg__conv *c, int axis, pg_err *err)
 {
-    const int back = s->pass == PG__CONV_X;
+    const int back = s->pass == PG_CONV_X;
     const size_t n = back ? c->x[axis] : c->y[axis], k_n = c->k[axis];
     size_t *first = s->first[axis] = pg__mem_array(n + 1, sizeof *first);
     pg__tap *taps = s->taps[axis] = pg__mem_array(c->y[axis] * k_n, sizeof *taps);
@@ -81,14 +81,14 @@ static pg_status prepare(void **out, const pg__conv *c, int by_lines, pg__needs 
     s->pass = c->pass;
     s->kernels = c->kernels;
     s->by_lines = by_lines;
-    s->d.back = c->pass == PG__CONV_X;
+    s->d.back = c->pass == PG_CONV_X;
     s->d.stride = c->stride[2];
     s->d.before = c->before[2];
     s->d.rows = c->rows;
     s->d.channels = c->in;
     s->d.range = c->range;
-    memcpy(s->d.of, c->pass == PG__CONV_X ? c->x : c->y, sizeof s->d.of);
-    memcpy(s->d.from, c->pass == PG__CONV_X ? c->y : c->x, sizeof s->d.from);
+    memcpy(s->d.of, c->pass == PG_CONV_X ? c->x : c->y, sizeof s->d.of);
+    memcpy(s->d.from, c->pass == PG_CONV_X ? c->y : c->x, sizeof s->d.from);
     memcpy(s->d.k, c->k, sizeof s->d.k);
     for (int i = 0; st == PG_OK && i < 3; i++)
         st = find_taps(s, c, i, err);
@@ -97,7 +97,7 @@ static pg_status prepare(void **out, const pg__conv *c, int by_lines, pg__needs 
         return st;
     }
     needs->scratch_bytes = (by_lines ? c->kernels->lines->bytes
-                                     : c->kernels->depthwise_bytes)(&s->d, c->pass == PG__CONV_W);
+                                     : c->kernels->depthwise_bytes)(&s->d, c->pass == PG_CONV_W);
     *out = s;
     return PG_OK;
 }
@@ -119,13 +119,13 @@ static void run(const void *p, const pg__conv_mem *m)
     const pg__conv_kernels *k = s->kernels;
     const pg__depthwise_lines *lines = k->lines;
     switch (s->pass) {
-    case PG__CONV_Y:
+    case PG_CONV_Y:
         (s->by_lines ? lines->depthwise : k->depthwise)(d, m->x, m->w, m->b, m->y, m->scratch);
         break;
-    case PG__CONV_X:
+    case PG_CONV_X:
         (s->by_lines ? lines->depthwise : k->depthwise)(d, m->y, m->w, NULL, m->x, m->scratch);
         break;
-    case PG__CONV_W:
+    case PG_CONV_W:
         if (m->w)
             (s->by_lines ? lines->depthwise_dw : k->depthwise_dw)(d, m->x, m->y, m->w, m->scratch);
         if (m->b)

@@ -105,7 +105,7 @@ static dnnl_status_t describe(state *s)
 
 static dnnl_status_t create_reorder(state *s)
 {
-    const int gives = s->c.pass == PG__CONV_W;
+    const int gives = s->c.pass == PG_CONV_W;
     const pg__dnnl_md_ref users = pg__dnnl_md_use(&s->w_of_user);
     const pg__dnnl_md_ref mine = dnnl_primitive_desc_query_md(
         s->pd, gives ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
@@ -125,10 +125,10 @@ static dnnl_status_t create(state *s)
         (st = dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags)) ||
         (st = pg__dnnl_attr(&s->attr)) || (st = describe(s)))
         return st;
-    st = pg__dnnl_conv_y(s->c.pass == PG__CONV_Y ? &s->pd : &s->hint, &s->d, s->attr, s->engine);
-    if (!st && s->c.pass == PG__CONV_X)
+    st = pg__dnnl_conv_y(s->c.pass == PG_CONV_Y ? &s->pd : &s->hint, &s->d, s->attr, s->engine);
+    if (!st && s->c.pass == PG_CONV_X)
         st = pg__dnnl_conv_x(&s->pd, &s->d, s->attr, s->engine, s->hint);
-    if (!st && s->c.pass == PG__CONV_W)
+    if (!st && s->c.pass == PG_CONV_W)
         st = pg__dnnl_conv_w(&s->pd, &s->d, s->attr, s->engine, s->hint);
     if (st || (st = dnnl_primitive_create(&s->conv, s->pd)))
         return st;
@@ -157,7 +157,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
         return st == dnnl_out_of_memory ? pg__nomem(err) : PG_OK;
     }
     needs->scratch_bytes = pad_bytes(s->pd);
-    if (c->pass == PG__CONV_W)
+    if (c->pass == PG_CONV_W)
         needs->scratch_bytes += s->packed_bytes;
     else
         needs->shared_bytes = s->packed_bytes;
@@ -214,7 +214,7 @@ static size_t elems_of_w(const state *s)
 
 static void put_in_order(const state *s, const float *from, float *to)
 {
-    const int gives = s->c.pass == PG__CONV_W;
+    const int gives = s->c.pass == PG_CONV_W;
     const pg__dnnl_md_ref users = pg__dnnl_md_use(&s->w_of_user);
     const pg__dnnl_md_ref mine = dnnl_primitive_desc_query_md(
         s->pd, gives ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
@@ -249,7 +249,7 @@ static void run_w(const state *s, const pg__conv_mem *m, pg__dnnl_md_ref pad)
 static void run(const void *p, const pg__conv_mem *m)
 {
     const state *s = p;
-    const int forward = s->c.pass == PG__CONV_Y;
+    const int forward = s->c.pass == PG_CONV_Y;
     const pg__dnnl_md_ref pad = dnnl_primitive_desc_query_md(s->pd, dnnl_query_scratchpad_md, 0);
     const arg args[] = {
         {forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, pg__dnnl_md_use(&s->d.x), m->x},
@@ -258,7 +258,7 @@ static void run(const void *p, const pg__conv_mem *m)
          s->reorder ? m->packed : m->w},
         {DNNL_ARG_SCRATCHPAD, pad, m->scratch},
         {DNNL_ARG_BIAS, m->b ? pg__dnnl_md_use(&s->d.b) : NULL, m->b}};
-    if (s->c.pass == PG__CONV_W)
+    if (s->c.pass == PG_CONV_W)
         run_w(s, m, pad);
     else
         check(execute(s, s->conv, args, 5), forward ? m->y : m->x,

@@ -32,9 +32,9 @@ static size_t floats(const state *s)
 static pg__product product_of(const pg__conv *c)
 {
     static const pg__product_kind kinds[] = {
-        [PG__CONV_Y] = PG__ROWS, [PG__CONV_X] = PG__ROWS_TURNED, [PG__CONV_W] = PG__COLUMNS};
+        [PG_CONV_Y] = PG_ROWS, [PG_CONV_X] = PG_ROWS_TURNED, [PG_CONV_W] = PG_COLUMNS};
     const size_t k = pg__conv_cells(c->k) * c->in;
-    const int back = c->pass == PG__CONV_X;
+    const int back = c->pass == PG_CONV_X;
     const size_t cells = pg__conv_cells(c->y);
     pg__product p = pg__product_of(kinds[c->pass], c->rows * cells, cells, back ? k : c->out,
                                    back ? c->out : k, c->isa, c->is_constant);
@@ -106,13 +106,13 @@ static void run(const void *p, const pg__conv_mem *m)
     const size_t rows = s->c.rows * pg__conv_cells(s->c.y);
     float *lines = s->copies ? m->scratch : m->x;
     float *scratch = (float *)(void *)((char *)m->scratch + s->lines_bytes);
-    if (s->copies && s->c.pass != PG__CONV_X)
+    if (s->copies && s->c.pass != PG_CONV_X)
         copy_cells(s, m->x, lines, 0);
     switch (s->c.pass) {
-    case PG__CONV_Y:
+    case PG_CONV_Y:
         pg__product_run(&s->product, lines, m->w, m->packed, m->b, m->plus, m->y, NULL);
         break;
-    case PG__CONV_X:
+    case PG_CONV_X:
         pg__product_run(&s->product, m->y, m->w, m->packed, NULL, NULL, lines, scratch);
         if (!s->copies)
             break;
@@ -120,7 +120,7 @@ static void run(const void *p, const pg__conv_mem *m)
             memset(m->x, 0, s->c.rows * pg__conv_cells(s->c.x) * s->c.in * sizeof *m->x);
         copy_cells(s, m->x, lines, 1);
         break;
-    case PG__CONV_W:
+    case PG_CONV_W:
         if (m->w)
             pg__product_run(&s->product, lines, m->y, NULL, NULL, NULL, m->w, scratch);
         if (m->b)

@@ -27,8 +27,8 @@ extern const pg__narrow_kernels pg__narrow_kernels_avx2, pg__narrow_kernels_avx5
 static const pg__narrow_kernels *kernels_of(pg__isa isa)
 {
 #ifdef PG_HAVE_X86_ISAS
-    if (isa != PG__ISA_BASE)
-        return isa == PG__ISA_AVX512 ? &pg__narrow_kernels_avx512 : &pg__narrow_kernels_avx2;
+    if (isa != PG_ISA_BASE)
+        return isa == PG_ISA_AVX512 ? &pg__narrow_kernels_avx512 : &pg__narrow_kernels_avx2;
 #endif
     (void)isa;
     return &pg__narrow_kernels_f32;
@@ -38,8 +38,8 @@ static const pg__narrow_kernels *kernels_of(pg__isa isa)
  * (measured with 16, 40 and 48). */
 static int covered(const pg__conv *c)
 {
-    const int fits = c->pass == PG__CONV_Y ? c->out % 32 == 0 : c->out >= 32;
-    return c->pass != PG__CONV_X && c->groups == 1 && c->in <= 4 && fits &&
+    const int fits = c->pass == PG_CONV_Y ? c->out % 32 == 0 : c->out >= 32;
+    return c->pass != PG_CONV_X && c->groups == 1 && c->in <= 4 && fits &&
            pg__conv_cells(c->k) * c->in <= MOST_TAPS && pg__conv_cells(c->k) > 1 && c->x[0] == 1 &&
            c->k[0] == 1 && c->y[0] == 1 && c->before[0] == 0;
 }
@@ -103,7 +103,7 @@ static void run(const void *p, const pg__conv_mem *m)
 {
     const state *s = p;
     const size_t n_y = pg__conv_cells(s->c.y) * s->c.out;
-    const int forward = s->c.pass == PG__CONV_Y;
+    const int forward = s->c.pass == PG_CONV_Y;
     if (!forward && m->w)
         memset(m->w, 0, s->d.n_taps * s->c.out * sizeof *m->w);
     if (!forward && m->b)

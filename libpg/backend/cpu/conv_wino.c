@@ -17,8 +17,8 @@ typedef struct state {
 static const pg__wino_kernels *kernels_of(pg__isa isa)
 {
 #ifdef PG_HAVE_X86_ISAS
-    if (isa != PG__ISA_BASE)
-        return isa == PG__ISA_AVX512 ? &pg__wino_avx512 : &pg__wino_avx2;
+    if (isa != PG_ISA_BASE)
+        return isa == PG_ISA_AVX512 ? &pg__wino_avx512 : &pg__wino_avx2;
 #endif
     (void)isa;
     return &pg__wino_f32;
@@ -36,8 +36,8 @@ static int covered(const pg__conv *c)
  * lanes are computed at once. But that must not affect the choice, which determines the bits. */
 static int pays(const pg__conv *c)
 {
-    const size_t h = c->pass == PG__CONV_X ? c->x[1] : c->y[1];
-    const size_t w = c->pass == PG__CONV_X ? c->x[2] : c->y[2];
+    const size_t h = c->pass == PG_CONV_X ? c->x[1] : c->y[1];
+    const size_t w = c->pass == PG_CONV_X ? c->x[2] : c->y[2];
     const size_t tiles = (h + 3) / 4 * ((w + 3) / 4);
     return c->in >= 8 && c->out >= 8 && c->in * c->out >= 256 && 2 * h * w >= 16 * tiles &&
            c->rows * tiles >= (c->is_lane ? 4u : 8u);
@@ -55,8 +55,8 @@ static size_t round_up(size_t n, size_t to)
  * last level, and panels that fit into the second. */
 static void plan_blocks(pg__wino *p, const pg__wino_kernels *k)
 {
-    const size_t kernel = PG__WINO_CELLS * p->ld_in * p->ld_out * sizeof(float);
-    const size_t panel = PG__WINO_CELLS * p->ld_in * k->panel * sizeof(float);
+    const size_t kernel = PG_WINO_CELLS * p->ld_in * p->ld_out * sizeof(float);
+    const size_t panel = PG_WINO_CELLS * p->ld_in * k->panel * sizeof(float);
     const size_t panels = p->ld_out / k->panel;
     size_t room = kernel > MB ? 4 * MB : MB / 2;
     if (kernel > 5 * MB / 2) {
@@ -65,7 +65,7 @@ static void plan_blocks(pg__wino *p, const pg__wino_kernels *k)
         p->ld_out = p->group * k->panel;
         room = 8 * MB;
     }
-    const size_t per_tile = PG__WINO_CELLS * (p->ld_in + p->ld_out) * sizeof(float);
+    const size_t per_tile = PG_WINO_CELLS * (p->ld_in + p->ld_out) * sizeof(float);
     const size_t n = room / per_tile / k->mr * k->mr;
     p->block = n > k->mr ? n : k->mr;
 }
@@ -87,19 +87,19 @@ static void plan_rows(state *s)
     p->ld_in = round_up(p->in, s->k->vec);
     p->ld_out = round_up(p->out, s->k->panel);
     p->group = 0;
-    if (s->pass == PG__CONV_W)
+    if (s->pass == PG_CONV_W)
         plan_gradient(p, s->k);
     else
         plan_blocks(p, s->k);
     if (p->block > p->tiles)
         p->block = p->tiles;
-    p->plane_in = p->block * p->ld_in + PG__WINO_GAP;
-    p->plane_out = p->block * p->ld_out + PG__WINO_GAP;
+    p->plane_in = p->block * p->ld_in + PG_WINO_GAP;
+    p->plane_out = p->block * p->ld_out + PG_WINO_GAP;
 }
 
 static void plan(state *s, const pg__conv *c)
 {
-    const int back = c->pass == PG__CONV_X;
+    const int back = c->pass == PG_CONV_X;
     s->p = (pg__wino){.rows = c->rows,
                       .in = back ? c->out : c->in,
                       .out = back ? c->in : c->out,
@@ -119,14 +119,14 @@ static void plan(state *s, const pg__conv *c)
 
 static size_t scratch_floats(const pg__wino *p, pg__conv_pass pass)
 {
-    const size_t planes = PG__WINO_CELLS * (p->plane_in + p->plane_out);
+    const size_t planes = PG_WINO_CELLS * (p->plane_in + p->plane_out);
     if (p->lanes > 1)
         return p->lanes * (planes + p->out) +
-               (PG__WINO_CELLS + 9 * PG__WINO_LEVELS) * p->block_in * p->block_out;
-    if (pass != PG__CONV_W)
-        return planes + (p->group ? PG__WINO_CELLS * (p->in * p->ld_out + PG__WINO_GAP) : 0);
+               (PG_WINO_CELLS + 9 * PG_WINO_LEVELS) * p->block_in * p->block_out;
+    if (pass != PG_CONV_W)
+        return planes + (p->group ? PG_WINO_CELLS * (p->in * p->ld_out + PG_WINO_GAP) : 0);
     return planes +
-           PG__WINO_CELLS * (p->block < p->tiles ? p->in * p->ld_out : p->block_in * p->block_out);
+           PG_WINO_CELLS * (p->block < p->tiles ? p->in * p->ld_out : p->block_in * p->block_out);
 }
 
 static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
@@ -141,9 +141,8 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     plan(s, c);
     needs->tol_f32 = 2e-5;
     needs->scratch_bytes = scratch_floats(&s->p, c->pass) * sizeof(float);
-    if (c->pass != PG__CONV_W && s->p.group == 0)
-        needs->shared_bytes =
-            PG__WINO_CELLS * (s->p.in * s->p.ld_out + PG__WINO_GAP) * sizeof(float);
+    if (c->pass != PG_CONV_W && s->p.group == 0)
+        needs->shared_bytes = PG_WINO_CELLS * (s->p.in * s->p.ld_out + PG_WINO_GAP) * sizeof(float);
     *out = s;
     return PG_OK;
 }
@@ -154,7 +153,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
 /* The planes of a lane are read again for each block of the other operand's channels. */
 static int sums_lanes(pg__wino *p, const pg__wino_kernels *k, size_t n)
 {
-    if (p->tiles > LANE_TILES || p->block < p->tiles || n >> PG__WINO_LEVELS > 0)
+    if (p->tiles > LANE_TILES || p->block < p->tiles || n >> PG_WINO_LEVELS > 0)
         return 0;
     p->lanes = n;
     p->block_in = k->mr / 2;
@@ -167,9 +166,9 @@ static pg_status prepare_lanes(void **out, const void *one, size_t n, size_t *sc
 {
     const state *of = one;
     state s = *of, *copy;
-    if (s.pass == PG__CONV_W && !sums_lanes(&s.p, s.k, n))
+    if (s.pass == PG_CONV_W && !sums_lanes(&s.p, s.k, n))
         return PG_OK;
-    if (s.pass != PG__CONV_W) {
+    if (s.pass != PG_CONV_W) {
         s.p.rows *= n;
         plan_rows(&s);
     }
@@ -198,9 +197,9 @@ static void run(const void *p, const pg__conv_mem *m)
     const state *s = p;
     const float *kernel = s->p.group ? m->w : m->packed;
     switch (s->pass) {
-    case PG__CONV_Y: s->k->convolve(&s->p, m->x, kernel, m->b, m->plus, m->y, m->scratch); break;
-    case PG__CONV_X: s->k->convolve(&s->p, m->y, kernel, NULL, NULL, m->x, m->scratch); break;
-    case PG__CONV_W:
+    case PG_CONV_Y: s->k->convolve(&s->p, m->x, kernel, m->b, m->plus, m->y, m->scratch); break;
+    case PG_CONV_X: s->k->convolve(&s->p, m->y, kernel, NULL, NULL, m->x, m->scratch); break;
+    case PG_CONV_W:
         if (s->p.lanes > 1)
             s->k->gradient_lanes(&s->p, m->x, m->y, m->w, m->b, m->scratch);
         else

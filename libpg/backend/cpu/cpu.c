@@ -11,10 +11,10 @@ typedef struct kernel {
 } kernel;
 
 static const kernel kernels[] = {
-#define PG_CPU(name) {PG__OP_##name, &pg__cpu_##name},
+#define PG_CPU(name) {PG_OP_##name, &pg__cpu_##name},
 #include "backend/cpu/kernels.def"
 #undef PG_CPU
-    {PG__N_OPS, NULL},
+    {PG_N_OPS, NULL},
 };
 
 const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op)
@@ -34,7 +34,7 @@ pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa)
 
 int pg__cpu_has(const pg__cpu_inst *i, size_t k)
 {
-    return pg__in(i->tape, i->inst, k) != PG__NO_VAL;
+    return pg__in(i->tape, i->inst, k) != PG_NO_VAL;
 }
 
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
@@ -42,5 +42,5 @@ int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
     if (!pg__cpu_has(i, k))
         return 0;
     const pg__val v = pg__tape_root(i->tape, pg__in(i->tape, i->inst, k));
-    return i->tape->values[v].role == PG__PARAM;
+    return i->tape->values[v].role == PG_PARAM;
 }

@@ -68,7 +68,7 @@ enum { X, W, B };
 
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return new_state(state, i, PG__ROWS, &i->shapes[X], last(&i->shapes[W]), last(&i->shapes[X]),
+    return new_state(state, i, PG_ROWS, &i->shapes[X], last(&i->shapes[W]), last(&i->shapes[X]),
                      needs, err);
 }
 
@@ -87,7 +87,7 @@ enum { DY, DX_W, DX };
 
 static pg_status prepare_dx(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return new_state(state, i, PG__ROWS_TURNED, &i->shapes[DY], (size_t)i->shapes[DX_W].d[0],
+    return new_state(state, i, PG_ROWS_TURNED, &i->shapes[DY], (size_t)i->shapes[DX_W].d[0],
                      last(&i->shapes[DY]), needs, err);
 }
 
@@ -106,7 +106,7 @@ enum { DW_X, DW_DY, DW, DB };
 
 static pg_status prepare_dw(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return new_state(state, i, PG__COLUMNS, &i->shapes[DW_DY], last(&i->shapes[DW_DY]),
+    return new_state(state, i, PG_COLUMNS, &i->shapes[DW_DY], last(&i->shapes[DW_DY]),
                      last(&i->shapes[DW_X]), needs, err);
 }
 

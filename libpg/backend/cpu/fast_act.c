@@ -5,7 +5,7 @@
 
 static int is_plain_relu(const pg__act_attrs *a)
 {
-    return a->kind == PG__ACT_RELU && isinf(a->a) && a->b == 0 && a->c == 0;
+    return a->kind == PG_ACT_RELU && isinf(a->a) && a->b == 0 && a->c == 0;
 }
 
 static void relu(const float *x, float *y, size_t n)

@@ -164,10 +164,10 @@ static squash squash_of(const pg__bn_attrs *a)
 {
     const pg__act_attrs *act = &a->act;
     const int is_clip = act->b == 0 && act->c == 0;
-    const int how = !a->has_act                 ? NO_ACT
-                    : act->kind != PG__ACT_RELU ? OTHER
-                    : is_clip                   ? CLIP
-                                                : ANY_RELU;
+    const int how = !a->has_act                ? NO_ACT
+                    : act->kind != PG_ACT_RELU ? OTHER
+                    : is_clip                  ? CLIP
+                                               : ANY_RELU;
     return (squash){how, act, pg__act_consts_of(act)};
 }
 

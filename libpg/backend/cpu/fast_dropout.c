@@ -15,8 +15,8 @@ typedef struct source {
 /* See ref_dropout.c. */
 static source source_of(const pg__dropout_attrs *a, const int32_t *step)
 {
-    const uint64_t count = pg__step_number(step, PG__STEP_COUNT);
-    return (source){.seed = pg__step_number(step, PG__STEP_SEED),
+    const uint64_t count = pg__step_number(step, PG_STEP_COUNT);
+    return (source){.seed = pg__step_number(step, PG_STEP_SEED),
                     .count = (uint32_t)count,
                     .stream = a->stream ^ (uint32_t)(count >> 32) << 24,
                     .least = (int32_t)ceil((double)(float)a->rate * 0x1p24),
@@ -98,7 +98,7 @@ void PG_FAST_FN(dropout)(PG_REF_ARGS)
         return;
     }
     if (!a->rows_share)
-        at = pg__step_number(in[1].p, PG__STEP_ROW) * (a->fold ? a->fold : 1) * (n / a->noise.d[0]);
+        at = pg__step_number(in[1].p, PG_STEP_ROW) * (a->fold ? a->fold : 1) * (n / a->noise.d[0]);
     while (i < n) {
         const uint64_t from = at + i;
         const int whole = from % 4 == 0 && n - i >= 4 * PIECE &&

@@ -16,19 +16,19 @@ typedef struct formula {
 static int is_ours(const pg__loss_attrs *a)
 {
     return a->ignores ? 0
-                      : a->kind == PG__LOSS_binary_crossentropy ||
-                            (a->logits && (a->kind == PG__LOSS_categorical_crossentropy ||
-                                           a->kind == PG__LOSS_sparse_categorical_crossentropy));
+                      : a->kind == PG_LOSS_binary_crossentropy ||
+                            (a->logits && (a->kind == PG_LOSS_categorical_crossentropy ||
+                                           a->kind == PG_LOSS_sparse_categorical_crossentropy));
 }
 
 static formula formula_of(const pg__loss_attrs *a, size_t n)
 {
-    const int binary = a->kind == PG__LOSS_binary_crossentropy;
+    const int binary = a->kind == PG_LOSS_binary_crossentropy;
     return (formula){.n = n,
                      .logits = a->logits,
                      .keep = (float)(1 - a->smoothing),
                      .add = binary ? (float)(a->smoothing / 2) : (float)a->smoothing / (float)n,
-                     .epsilon = a->bce == PG__BCE_ADD_EPSILON ? EPSILON : 0};
+                     .epsilon = a->bce == PG_BCE_ADD_EPSILON ? EPSILON : 0};
 }
 
 /* ---- binary: every prediction separately ---- */
@@ -147,7 +147,7 @@ void PG_FAST_FN(loss)(PG_REF_ARGS)
         PG_REF(loss)(attrs_, in, n_in, out, n_out);
         return;
     }
-    if (a->kind == PG__LOSS_binary_crossentropy) {
+    if (a->kind == PG_LOSS_binary_crossentropy) {
         binary(&f, y, p, w, rows, loss);
         return;
     }
@@ -169,7 +169,7 @@ void PG_FAST_FN(loss_grad)(PG_REF_ARGS)
         PG_REF(loss_grad)(attrs_, in, n_in, out, n_out);
         return;
     }
-    if (a->kind == PG__LOSS_binary_crossentropy) {
+    if (a->kind == PG_LOSS_binary_crossentropy) {
         binary_grad(&f, y, p, w, rows, *seed, dp);
         return;
     }

@@ -165,7 +165,7 @@ static void step_back(const pg__recur_run *run, const pg__recur_step *at)
     const rnn_sizes *z = &run->z;
     const int after = run->a->reset_after;
     const back_place first = back_place_of(run, at, at->first);
-    unsigned char open[PG__RECUR_BLOCK];
+    unsigned char open[PG_RECUR_BLOCK];
     for (size_t r = 0; r < at->n; r++) {
         const back_place p = back_place_of(run, at, at->first + r);
         open[r] = pg__recur_reaches(run, at, at->first + r, p.dh) != 0;
@@ -241,7 +241,7 @@ static void finish(const pg__recur_run *run)
         memset(run->out[DBIAS].p, 0, z->width * sizeof(float));
     pg__recur_kernel(run, &run->in[G_STATES], pg__reals(&run->out[DZX]), 2);
     for (size_t from = 0, n; from < all; from += n) {
-        n = all - from < PG__RECUR_PART ? all - from : PG__RECUR_PART;
+        n = all - from < PG_RECUR_PART ? all - from : PG_RECUR_PART;
         pg__recur_states(run, &run->in[G_STATES], z->n_factors > 1 ? 2 : 0, from, n, run->work);
         candidate_part(run, from, n, run->work, to);
         add_biases(run, from, n, to);

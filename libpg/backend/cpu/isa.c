@@ -8,7 +8,7 @@ extern const pg__isa_fns pg__isa_fns_f32;
 extern const pg__isa_fns pg__isa_fns_avx2, pg__isa_fns_avx512;
 #endif
 
-static const char *const names[PG__N_ISAS] = {"base", "avx2", "avx512"};
+static const char *const names[PG_N_ISAS] = {"base", "avx2", "avx512"};
 
 const char *pg__isa_name(pg__isa isa)
 {
@@ -22,28 +22,28 @@ int pg__isa_present(pg__isa isa)
 {
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     switch (isa) {
-    case PG__ISA_AVX2: return avx2;
-    case PG__ISA_AVX512:
+    case PG_ISA_AVX2: return avx2;
+    case PG_ISA_AVX512:
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case PG__ISA_BASE:
-    case PG__N_ISAS: break;
+    case PG_ISA_BASE:
+    case PG_N_ISAS: break;
     }
-    return isa == PG__ISA_BASE;
+    return isa == PG_ISA_BASE;
 }
 
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 {
-    return isa == PG__ISA_AVX512 ? &pg__isa_fns_avx512
-           : isa == PG__ISA_AVX2 ? &pg__isa_fns_avx2
-                                 : &pg__isa_fns_f32;
+    return isa == PG_ISA_AVX512 ? &pg__isa_fns_avx512
+           : isa == PG_ISA_AVX2 ? &pg__isa_fns_avx2
+                                : &pg__isa_fns_f32;
 }
 
 #else
 
 int pg__isa_present(pg__isa isa)
 {
-    return isa == PG__ISA_BASE;
+    return isa == PG_ISA_BASE;
 }
 
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
@@ -57,7 +57,7 @@ const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 pg_status pg__isa_named(pg__isa *out, const char *name, pg_err *err)
 {
     const int any = !name || !*name;
-    for (int i = PG__N_ISAS - 1; i >= 0; i--) {
+    for (int i = PG_N_ISAS - 1; i >= 0; i--) {
         const pg__isa isa = (pg__isa)i;
         const int meant = any || strcmp(name, names[i]) == 0;
         if (meant && pg__isa_present(isa)) {

@@ -11,13 +11,13 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } pg__isa;
+typedef enum pg__isa { PG_ISA_BASE, PG_ISA_AVX2, PG_ISA_AVX512, PG_N_ISAS } pg__isa;
 
 /* The functions of one build. */
 typedef struct pg__isa_fns {
-    pg__ref_fn ops[PG__N_OPS];  /* the plain C references */
-    pg__ref_fn fast[PG__N_OPS]; /* functions that replace them (fast.def), or NULL */
-    pg__update_fn updates[PG__N_OPTIMIZERS];
+    pg__ref_fn ops[PG_N_OPS];  /* the plain C references */
+    pg__ref_fn fast[PG_N_OPS]; /* functions that replace them (fast.def), or NULL */
+    pg__update_fn updates[PG_N_OPTIMIZERS];
     /* Flat memory; see backend.h. */
     void (*accumulate)(float *into, const float *from, size_t n);
     void (*blend)(float *into, float keep, const float *from, float take, size_t n);

@@ -18,7 +18,7 @@ const pg__isa_fns FNS(PG_ISA) = {
         },
     .fast =
         {
-#define PG_FAST(name) [PG__OP_##name] = PG_FAST_FN(name),
+#define PG_FAST(name) [PG_OP_##name] = PG_FAST_FN(name),
 #include "backend/cpu/fast.def"
 #undef PG_FAST
         },

@@ -10,10 +10,10 @@
 /* x = act(x) */
 static void apply(const pg__act_attrs *a, float *restrict x, size_t n)
 {
-    if (a->kind == PG__ACT_SIGMOID)
+    if (a->kind == PG_ACT_SIGMOID)
         for (size_t i = 0; i < n; i++)
             x[i] = pg__vsigmoid(x[i]);
-    else if (a->kind == PG__ACT_TANH)
+    else if (a->kind == PG_ACT_TANH)
         for (size_t i = 0; i < n; i++)
             x[i] = pg__vtanh(x[i]);
     else
@@ -24,10 +24,10 @@ static void apply(const pg__act_attrs *a, float *restrict x, size_t n)
 /* d *= the slope of act where it gave y */
 static void slope(const pg__act_attrs *a, const float *restrict y, float *restrict d, size_t n)
 {
-    if (a->kind == PG__ACT_SIGMOID)
+    if (a->kind == PG_ACT_SIGMOID)
         for (size_t i = 0; i < n; i++)
             d[i] *= y[i] * (1 - y[i]);
-    else if (a->kind == PG__ACT_TANH)
+    else if (a->kind == PG_ACT_TANH)
         for (size_t i = 0; i < n; i++)
             d[i] *= 1 - y[i] * y[i];
     else
@@ -88,7 +88,7 @@ static void softmax_grad(float *restrict d, const float *restrict p, size_t n)
 static void hide(float *restrict scores, const float *restrict open, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        scores[i] = open[i] == 0 ? PG__MASKED : scores[i];
+        scores[i] = open[i] == 0 ? PG_MASKED : scores[i];
 }
 
 /* ---- LSTM: gates i, f, c, o side by side ---- */
@@ -96,7 +96,7 @@ static void hide(float *restrict scores, const float *restrict open, size_t n)
 /* Nearly all models: sigmoid and tanh, in one pass. */
 static int is_usual(const pg__rnn_attrs *a)
 {
-    return a->gate.kind == PG__ACT_SIGMOID && a->act.kind == PG__ACT_TANH;
+    return a->gate.kind == PG_ACT_SIGMOID && a->act.kind == PG_ACT_TANH;
 }
 
 static void usual_lstm(size_t n, const float *restrict zx, const float *restrict zh,

@@ -5,7 +5,7 @@
 
 #include "ops/attrs.h"
 
-#define PG__MASKED (-1e9f) /* score of masked steps in attention, see ref_attention.c */
+#define PG_MASKED (-1e9f) /* score of masked steps in attention, see ref_attention.c */
 
 /* n: units. zx: x W + b of a step; zh: the products of the state with the recurrent kernel, NULL if
  * the state is zero; gates, part: kept for the gradient. Absent states are NULL. */

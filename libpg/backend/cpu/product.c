@@ -11,8 +11,8 @@ extern const pg__pointwise pg__pointwise_avx2, pg__pointwise_avx512;
 const pg__pointwise *pg__pointwise_of(pg__isa isa)
 {
 #ifdef PG_HAVE_X86_ISAS
-    if (isa != PG__ISA_BASE)
-        return isa == PG__ISA_AVX512 ? &pg__pointwise_avx512 : &pg__pointwise_avx2;
+    if (isa != PG_ISA_BASE)
+        return isa == PG_ISA_AVX512 ? &pg__pointwise_avx512 : &pg__pointwise_avx2;
 #endif
     (void)isa;
     return &pg__pointwise_f32;
@@ -29,11 +29,11 @@ static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t 
     if (n < 8 || k < 8)
         return 0;
     switch (kind) {
-    case PG__ROWS:
+    case PG_ROWS:
         return (cells >= 16 && n <= k && k * n <= (1 << 14)) ||
                (cells >= 96 && k >= 128 && k * n <= (1 << 20));
-    case PG__ROWS_TURNED: return cells >= 32 && k >= 24 && k * n <= (1 << 20);
-    case PG__COLUMNS: return m >= 2048 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
+    case PG_ROWS_TURNED: return cells >= 32 && k >= 24 && k * n <= (1 << 20);
+    case PG_COLUMNS: return m >= 2048 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
     }
     return 0;
 }
@@ -41,17 +41,17 @@ static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t 
 /* Is w so large that reading it is most of the work? */
 static int is_across(pg__product_kind kind, size_t n, size_t k)
 {
-    return kind == PG__ROWS_TURNED && k >= 64 && n >= 2 * k && k * n >= (1 << 17);
+    return kind == PG_ROWS_TURNED && k >= 64 && n >= 2 * k && k * n >= (1 << 17);
 }
 
 static void by_onednn(const pg__product *p, const float *a, const float *w, const float *bias,
                       float *c)
 {
-    if (p->kind == PG__COLUMNS) {
+    if (p->kind == PG_COLUMNS) {
         pg__gemm(p->k, p->n, p->m, 1, (pg__mat){a, p->k, 1}, (pg__mat){w, p->n, 0}, 0, c, p->n);
         return;
     }
-    const int turned = p->kind == PG__ROWS_TURNED;
+    const int turned = p->kind == PG_ROWS_TURNED;
     for (size_t r = 0; bias && r < p->m; r++)
         memcpy(c + r * p->n, bias, p->n * sizeof *c);
     pg__gemm(p->m, p->n, p->k, 1, (pg__mat){a, p->k, 0}, (pg__mat){w, turned ? p->k : p->n, turned},
@@ -91,14 +91,14 @@ pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t
 
 size_t pg__product_packed_bytes(const pg__product *p)
 {
-    return p->own && !p->across && p->kind != PG__COLUMNS
+    return p->own && !p->across && p->kind != PG_COLUMNS
                ? p->own->packed_floats(p->k, p->n) * sizeof(float)
                : 0;
 }
 
 void pg__product_pack(const pg__product *p, const float *w, float *packed)
 {
-    const int turned = p->kind == PG__ROWS_TURNED;
+    const int turned = p->kind == PG_ROWS_TURNED;
     p->own->pack(p->k, p->n, w, turned ? p->k : p->n, turned, packed);
 }
 
@@ -109,7 +109,7 @@ size_t pg__product_scratch_bytes(const pg__product *p)
     size_t n = 0;
     if (p->across)
         n = p->own->packed_floats(p->k, p->m) + STRIP * p->m;
-    else if (p->own && p->kind == PG__COLUMNS)
+    else if (p->own && p->kind == PG_COLUMNS)
         n = p->own->scratch_floats(p->m, p->n, p->k);
     return n * sizeof(float);
 }
@@ -139,7 +139,7 @@ void pg__product_run(const pg__product *p, const float *a, const float *w, const
         by_onednn(p, a, w, bias, c);
     else if (p->across)
         run_across(p, a, w, c, scratch);
-    else if (p->kind == PG__COLUMNS)
+    else if (p->kind == PG_COLUMNS)
         p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
     else
         p->own->multiply(p->m, p->n, p->k, a, packed, bias, plus, p->range, c);

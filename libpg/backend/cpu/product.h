@@ -6,9 +6,9 @@
 #include "backend/cpu/pointwise.h"
 
 typedef enum pg__product_kind {
-    PG__ROWS,        /* c[m x n] = a[m x k] w[k x n] (+ bias) */
-    PG__ROWS_TURNED, /* c[m x n] = a[m x k] w', of w[n x k] */
-    PG__COLUMNS      /* c[k x n] = a' w, of a[m x k] and w[m x n] */
+    PG_ROWS,        /* c[m x n] = a[m x k] w[k x n] (+ bias) */
+    PG_ROWS_TURNED, /* c[m x n] = a[m x k] w', of w[n x k] */
+    PG_COLUMNS      /* c[k x n] = a' w, of a[m x k] and w[m x n] */
 } pg__product_kind;
 
 typedef struct pg__product {
@@ -16,7 +16,7 @@ typedef struct pg__product {
     size_t m, n, k;
     int across;               /* few rows by a large w, which is not packed */
     const pg__pointwise *own; /* NULL: oneDNN's */
-    pg__range range;          /* of c; set by the caller, for PG__ROWS that are `always` our own */
+    pg__range range;          /* of c; set by the caller, for PG_ROWS that are `always` our own */
 } pg__product;
 
 /* cells: rows of a for each row of the batch. always: use our kernel even if it is not faster. If
@@ -31,8 +31,8 @@ void pg__product_pack(const pg__product *p, const float *w, float *packed);
 
 size_t pg__product_scratch_bytes(const pg__product *p);
 
-/* w is not read if it was packed. bias may be NULL, and is for PG__ROWS_TURNED. plus: added to c,
- * for PG__ROWS that are `always` our own; else NULL. */
+/* w is not read if it was packed. bias may be NULL, and is for PG_ROWS_TURNED. plus: added to c,
+ * for PG_ROWS that are `always` our own; else NULL. */
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
                      const float *bias, const float *plus, float *c, float *scratch);
 

@@ -35,8 +35,8 @@ static size_t whole_lines(size_t n)
 static areas areas_of(const pg__recur *k)
 {
     const rnn_sizes *z = &k->z;
-    const size_t rows = smaller(z->rows, PG__RECUR_BLOCK);
-    const size_t part = smaller(pg__dim_mul(z->rows, z->steps), PG__RECUR_PART);
+    const size_t rows = smaller(z->rows, PG_RECUR_BLOCK);
+    const size_t part = smaller(pg__dim_mul(z->rows, z->steps), PG_RECUR_PART);
     const size_t longest = k->grad && part > rows ? part : rows;
     areas a = {.sums = whole_lines(rows * z->width)};
     a.turned = k->grad ? whole_lines(z->units * z->width) : 0;
@@ -102,8 +102,8 @@ void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur
     run.more = run.work + a.work;
     if (k->grad)
         turn(pg__reals(&v[KERNEL]), k->z.units, k->z.width, run.turned);
-    for (size_t first = 0; first < k->z.rows; first += PG__RECUR_BLOCK) {
-        const size_t n = smaller(PG__RECUR_BLOCK, k->z.rows - first);
+    for (size_t first = 0; first < k->z.rows; first += PG_RECUR_BLOCK) {
+        const size_t n = smaller(PG_RECUR_BLOCK, k->z.rows - first);
         for (size_t r = 0; r < n; r++)
             run.shown_from[r] =
                 pg__rnn_shown(run.a, &k->z, pg__row_of(&v[MASK], first + r, k->z.steps)).first;
@@ -226,8 +226,8 @@ void pg__recur_kernel(const pg__recur_run *run, const pg__arg *states, const flo
     const size_t all = z->rows * z->steps;
     for (size_t b = 0; dkernel && b < pg__n_blocks(z, gates); b++) {
         const rnn_block block = pg__block(z, NULL, NULL, gates, b);
-        for (size_t from = 0; from < all; from += PG__RECUR_PART) {
-            const size_t n = smaller(PG__RECUR_PART, all - from);
+        for (size_t from = 0; from < all; from += PG_RECUR_PART) {
+            const size_t n = smaller(PG_RECUR_PART, all - from);
             pg__recur_states(run, states, b, from, n, run->work);
             pg__gemm(z->units, block.n, n, 1, (pg__mat){run->work, z->units, 1},
                      (pg__mat){dz + from * z->width + block.first, z->width, 0}, from > 0,

@@ -10,8 +10,8 @@
 #include "backend/cpu/lines.h"
 #include "ops/rnn_real.h"
 
-#define PG__RECUR_BLOCK 64u /* rows that go together: enough for a product to be fast */
-#define PG__RECUR_PART                                                        \
+#define PG_RECUR_BLOCK 64u /* rows that go together: enough for a product to be fast */
+#define PG_RECUR_PART                                                         \
     512u /* steps that the recurrent kernel's gradient is summed over at once \
           */
 
@@ -28,7 +28,7 @@ typedef struct pg__recur_run {
     float *turned; /* gradients: the recurrent kernel, transposed */
     float *work;   /* of recur.c */
     float *more;   /* [rows of a block or steps of a part x units], scratch for the caller */
-    size_t shown_from[PG__RECUR_BLOCK]; /* a block's rows: the first step that is not masked */
+    size_t shown_from[PG_RECUR_BLOCK]; /* a block's rows: the first step that is not masked */
 } pg__recur_run;
 
 /* Rows from `first` on that take step s as number t of the input. */

@@ -11,9 +11,9 @@
 
 #include "backend/cpu/range.h"
 
-#define PG__WINO_CELLS  36 /* numbers of a transformed tile, each in a plane of its own */
-#define PG__WINO_LEVELS 8  /* of the tree in which lanes are summed: up to 128 */
-#define PG__WINO_GAP    16 /* floats between planes, or all would use the same cache lines */
+#define PG_WINO_CELLS  36 /* numbers of a transformed tile, each in a plane of its own */
+#define PG_WINO_LEVELS 8  /* of the tree in which lanes are summed: up to 128 */
+#define PG_WINO_GAP    16 /* floats between planes, or all would use the same cache lines */
 
 /* From an operand (rows, h, w, in) to a result (rows, out_h, out_w, out). For the gradient of the
  * kernel the latter is given too. */
@@ -49,7 +49,7 @@ typedef struct pg__wino_kernels {
                      float *scratch);
     /* Of p->lanes lanes, each of one block, whose operands lie one after the other: the sum in the
      * order of their tree. Scratch: planes of each, then block_in x block_out (a panel) products,
-     * the same of PG__WINO_LEVELS gradients, `out` sums for each. */
+     * the same of PG_WINO_LEVELS gradients, `out` sums for each. */
     void (*gradient_lanes)(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
                            float *scratch);
 } pg__wino_kernels;

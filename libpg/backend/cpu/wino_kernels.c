@@ -221,7 +221,7 @@ PG_INLINE void pack_vector(float cells[9][PG_VEC][PG_VEC], size_t i, float *to, 
 static void pack_panels(const pg__wino *p, const float *w, size_t first, size_t panels,
                         float *packed)
 {
-    const size_t plane = panels * p->in * PANEL + PG__WINO_GAP;
+    const size_t plane = panels * p->in * PANEL + PG_WINO_GAP;
     float cells[9][PG_VEC][PG_VEC];
     for (size_t o = 0; o < panels * PANEL; o += PG_VEC)
         for (size_t i = 0; i < p->in; i += PG_VEC) {
@@ -332,7 +332,7 @@ PG_INLINE void ask(ahead *a)
 static void multiply(const pg__wino *p, const float *planes_in, size_t n, const float *packed,
                      size_t panels, float *planes_out, ahead next[2])
 {
-    const size_t plane = panels * p->in * PANEL + PG__WINO_GAP;
+    const size_t plane = panels * p->in * PANEL + PG_WINO_GAP;
     for (size_t cell = 0; cell < CELLS; cell++)
         for (size_t o = 0; o < panels; o++)
             for (size_t t = 0; t < n; t += MR) {
@@ -448,7 +448,7 @@ static void gradient_lanes(const pg__wino *p, const float *x, const float *dy, f
     const size_t each = CELLS * (p->plane_in + p->plane_out), ld = p->block_out;
     const size_t plane = ld * p->block_in, level = 9 * plane;
     float *du = scratch + p->lanes * each, *open = du + CELLS * plane;
-    float *sums = open + PG__WINO_LEVELS * level;
+    float *sums = open + PG_WINO_LEVELS * level;
     memset(sums, 0, p->lanes * p->out * sizeof *sums);
     for (size_t k = 0; k < p->lanes; k++) {
         float *planes_x = scratch + k * each, *planes_dy = planes_x + CELLS * p->plane_in;

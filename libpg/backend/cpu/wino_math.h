@@ -5,7 +5,7 @@
 #include "backend/cpu/vec.h"
 #include "backend/cpu/wino.h"
 
-#define CELLS PG__WINO_CELLS
+#define CELLS PG_WINO_CELLS
 
 #if PG_VEC == 16
 #define MR 14 /* with two vectors each: what fits into the registers */

@@ -341,7 +341,7 @@ static pg_status choose(pg__dnn_attend_plan *p, pg__dev *d)
 {
     const pg__graph_ask ask = {d->dnn, &d->opts, 0};
     const size_t lines = (size_t)(p->a.rows * p->a.heads * p->a.t) * sizeof(float);
-    for (size_t k = 0, tried = 0; k < PG__MAX_CHOICES && tried < TRIES; k++) {
+    for (size_t k = 0, tried = 0; k < PG_MAX_CHOICES && tried < TRIES; k++) {
         if (!pg__graph_make_plan(&p->g, &ask, k)) {
             if (k >= p->g.n_choices)
                 break;

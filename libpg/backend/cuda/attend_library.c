@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-enum { Q, K, V, MASK = PG__ATTEND_MASK, FACTORS = PG__ATTEND_FACTORS };
+enum { Q, K, V, MASK = PG_ATTEND_MASK, FACTORS = PG_ATTEND_FACTORS };
 
 #define UNIT 8u /* numbers that the library moves at once */
 
@@ -15,7 +15,7 @@ struct pg__attend_library {
     pg__dnn_attend shape;
     pg__dnn_attend_plan *plan;
     pgk_attend masks; /* forward, without addresses */
-    pgk_type types[PG__ATTEND_ARGS];
+    pgk_type types[PG_ATTEND_ARGS];
     size_t stats, bias, keep; /* in the memory of the probabilities */
     size_t work, spare;       /* in scratch; spare: for gradients that nobody reads */
 };
@@ -43,8 +43,8 @@ pgk_attend pg__attend_masks(const pg__cuda_inst *i)
 
 static int has_mask(const pg__tape *t, const pg__inst *forward)
 {
-    for (size_t k = PG__ATTEND_Q_MASK; k <= MASK; k++)
-        if (pg__in(t, forward, k) != PG__NO_VAL)
+    for (size_t k = PG_ATTEND_Q_MASK; k <= MASK; k++)
+        if (pg__in(t, forward, k) != PG_NO_VAL)
             return 1;
     return 0;
 }
@@ -53,7 +53,7 @@ static pg__dnn_attend shape_of(const pg__cuda_inst *i, const pg__inst *forward, 
 {
     const pg__attention_attrs *attrs = i->attrs;
     const int is_gradient = i->inst != forward, masked = has_mask(i->tape, forward);
-    const size_t factors = is_gradient ? (size_t)PG__ATTEND_G_FACTORS : (size_t)FACTORS;
+    const size_t factors = is_gradient ? (size_t)PG_ATTEND_G_FACTORS : (size_t)FACTORS;
     const pg__dims *q = &i->shapes[Q], *v = &i->shapes[V];
     return (pg__dnn_attend){.rows = q->d[0],
                             .heads = attrs->heads,
@@ -75,13 +75,13 @@ static pg__dnn_attend shape_of(const pg__cuda_inst *i, const pg__inst *forward, 
 static int is_covered(const pg__cuda_inst *i, const pg__inst *forward, const pg__dnn_attend *a)
 {
     const pg__val mask = pg__in(i->tape, forward, MASK);
-    const pg__dims *m = mask == PG__NO_VAL ? NULL : &i->tape->values[mask].shape;
+    const pg__dims *m = mask == PG_NO_VAL ? NULL : &i->tape->values[mask].shape;
     const uint64_t all = a->rows | a->heads | a->t | a->s | a->a | a->b;
     if (m && m->rank == 4 && m->d[1] > 1)
         return 0;
     if ((a->masked || a->has_factors) && a->s % UNIT != 0) /* rows that it reads begin anywhere */
         return 0;
-    if (a->gradient && (!pg__cuda_has(i, PG__ATTEND_G_DY) || pg__cuda_has(i, PG__ATTEND_G_DP)))
+    if (a->gradient && (!pg__cuda_has(i, PG_ATTEND_G_DY) || pg__cuda_has(i, PG_ATTEND_G_DP)))
         return 0;
     return a->type != PGK_F32 && all < INT_MAX && a->a % UNIT == 0 && a->b % UNIT == 0 &&
            a->a > 0 && a->b > 0 && a->rows > 0 && a->t > 0 && a->s > 0;
@@ -118,7 +118,7 @@ int pg__attend_is_read(const pg__tape *t, pg__val v)
             if (pg__in(t, &t->insts[at], k) == v)
                 return 1;
     for (pg__val of = 0; of < t->n_values; of++)
-        if (t->values[of].role == PG__PARAM && t->values[of].grad == v)
+        if (t->values[of].role == PG_PARAM && t->values[of].grad == v)
             return 1;
     return 0;
 }
@@ -164,7 +164,7 @@ pg_status pg__attend_library_new(pg__attend_library **out, const pg__cuda_inst *
         PG_FAIL(PG_E_NO, "this attention is not one that a library does");
     if (!l->shape.gradient)
         l->masks = pg__attend_masks(i);
-    for (size_t k = 0; k < PG__ATTEND_ARGS; k++)
+    for (size_t k = 0; k < PG_ATTEND_ARGS; k++)
         l->types[k] = pg__cuda_real(i, k).type;
     PG_TRY(reserve(l, i, needs, err));
     *out = l;
@@ -214,9 +214,9 @@ static pg_status make_masks(pg__dev *d, const pg__attend_library *l, void *const
                           .keep = {pg__cuda_const(io->keep), PGK_F32},
                           .n = l->shape.s};
     a.of.heads = 1; /* for all of them */
-    a.of.q_mask = real_of(l, args, PG__ATTEND_Q_MASK);
-    a.of.v_mask = real_of(l, args, PG__ATTEND_V_MASK);
-    a.of.k_mask = real_of(l, args, PG__ATTEND_K_MASK);
+    a.of.q_mask = real_of(l, args, PG_ATTEND_Q_MASK);
+    a.of.v_mask = real_of(l, args, PG_ATTEND_V_MASK);
+    a.of.k_mask = real_of(l, args, PG_ATTEND_K_MASK);
     a.of.mask = real_of(l, args, MASK);
     return PG_LAUNCH(d, attend_masks, &a, l->shape.rows * l->shape.t);
 }
@@ -224,8 +224,8 @@ static pg_status make_masks(pg__dev *d, const pg__attend_library *l, void *const
 static pg_status forward(pg__dev *d, const pg__attend_library *l, void *const *args, void *scratch)
 {
     const pg__dnn_attend *a = &l->shape;
-    pg__dnn_attend_io io = kept(l, args[PG__ATTEND_P], args, scratch);
-    void *y = args[PG__ATTEND_Y];
+    pg__dnn_attend_io io = kept(l, args[PG_ATTEND_P], args, scratch);
+    void *y = args[PG_ATTEND_Y];
     pg_status st = PG_OK;
     if (!y && !a->trains)
         return PG_OK;
@@ -247,11 +247,11 @@ pg_status pg__attend_library_run(pg__dev *d, const pg__attend_library *l, void *
     void *spare = (char *)scratch + l->spare;
     if (!l->shape.gradient)
         return forward(d, l, args, scratch);
-    pg__dnn_attend_io io = kept(l, args[PG__ATTEND_G_P], args, scratch);
-    io.factors = args[PG__ATTEND_G_FACTORS];
-    io.dy = args[PG__ATTEND_G_DY];
-    io.dq = args[PG__ATTEND_DQ] ? args[PG__ATTEND_DQ] : spare;
-    io.dk = args[PG__ATTEND_DK] ? args[PG__ATTEND_DK] : spare;
-    io.dv = args[PG__ATTEND_DV] ? args[PG__ATTEND_DV] : spare;
+    pg__dnn_attend_io io = kept(l, args[PG_ATTEND_G_P], args, scratch);
+    io.factors = args[PG_ATTEND_G_FACTORS];
+    io.dy = args[PG_ATTEND_G_DY];
+    io.dq = args[PG_ATTEND_DQ] ? args[PG_ATTEND_DQ] : spare;
+    io.dk = args[PG_ATTEND_DK] ? args[PG_ATTEND_DK] : spare;
+    io.dv = args[PG_ATTEND_DV] ? args[PG_ATTEND_DV] : spare;
     return pg__dnn_attend_run(d, l->plan, &io);
 }

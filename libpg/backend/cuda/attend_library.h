@@ -8,24 +8,24 @@
 
 /* Operands and results of attention, and of its gradient. */
 enum {
-    PG__ATTEND_Q,
-    PG__ATTEND_K,
-    PG__ATTEND_V,
-    PG__ATTEND_Q_MASK,
-    PG__ATTEND_V_MASK,
-    PG__ATTEND_K_MASK,
-    PG__ATTEND_MASK,
-    PG__ATTEND_FACTORS,
-    PG__ATTEND_Y,
-    PG__ATTEND_P,
-    PG__ATTEND_G_FACTORS = 3,
-    PG__ATTEND_G_P,
-    PG__ATTEND_G_DY,
-    PG__ATTEND_G_DP,
-    PG__ATTEND_DQ,
-    PG__ATTEND_DK,
-    PG__ATTEND_DV,
-    PG__ATTEND_ARGS = 12 /* most of either */
+    PG_ATTEND_Q,
+    PG_ATTEND_K,
+    PG_ATTEND_V,
+    PG_ATTEND_Q_MASK,
+    PG_ATTEND_V_MASK,
+    PG_ATTEND_K_MASK,
+    PG_ATTEND_MASK,
+    PG_ATTEND_FACTORS,
+    PG_ATTEND_Y,
+    PG_ATTEND_P,
+    PG_ATTEND_G_FACTORS = 3,
+    PG_ATTEND_G_P,
+    PG_ATTEND_G_DY,
+    PG_ATTEND_G_DP,
+    PG_ATTEND_DQ,
+    PG_ATTEND_DK,
+    PG_ATTEND_DV,
+    PG_ATTEND_ARGS = 12 /* most of either */
 };
 
 typedef struct pg__attend_library pg__attend_library;

@@ -11,9 +11,10 @@
 enum { OURS, LIBRARY, N_WAYS };
 enum { ATTENTION = 3 }; /* beside the kinds of work.c and RECURRENCE */
 
-#define RUNS  2
-#define BOUND 3e-2 /* the largest difference by the largest number: 8 bits, several times rounded \
-                    */
+#define RUNS 2
+#define BOUND                                                                           \
+    3e-2 /* the largest difference by the largest number: 8 bits, several times rounded \
+          */
 
 /* A pass with memory of its own. */
 typedef struct pass {
@@ -22,7 +23,7 @@ typedef struct pass {
     const void *ours;
     pg__attend_library *library;
     pg__needs needs;
-    void *args[PG__ATTEND_ARGS];
+    void *args[PG_ATTEND_ARGS];
 } pass;
 
 typedef struct trial {
@@ -32,7 +33,7 @@ typedef struct trial {
     pg__dims *shapes;
     void *made; /* the gradient as ours */
     int way;
-    void *mem[2 * PG__ATTEND_ARGS + 2];
+    void *mem[2 * PG_ATTEND_ARGS + 2];
     size_t n_mem;
     void *scratch, *floats; /* floats: for numbers of other types */
     float *numbers;         /* of the host, as many as the largest array has */
@@ -46,11 +47,11 @@ typedef struct trial {
 static const pg__inst *forward_of(const pg__cuda_inst *i)
 {
     const pg__tape *t = i->tape;
-    if (i->inst->op->kind == PG__OP_attention)
+    if (i->inst->op->kind == PG_OP_attention)
         return i->inst;
     for (uint32_t at = 0; at < t->n_insts; at++)
-        if (t->insts[at].op->kind == PG__OP_attention &&
-            pg__out(t, &t->insts[at], 1) == pg__in(t, i->inst, PG__ATTEND_G_P))
+        if (t->insts[at].op->kind == PG_OP_attention &&
+            pg__out(t, &t->insts[at], 1) == pg__in(t, i->inst, PG_ATTEND_G_P))
             return &t->insts[at];
     return NULL;
 }
@@ -64,8 +65,8 @@ static int find_gradient(const pg__tape *t, const pg__inst *forward, const pg__i
         for (uint32_t v = 0; v < t->insts[at].n_in; v++) {
             if (pg__in(t, &t->insts[at], v) != p)
                 continue;
-            if (t->insts[at].op->kind != PG__OP_attention_grad || v != PG__ATTEND_G_P ||
-                pg__in(t, &t->insts[at], PG__ATTEND_G_DP) != PG__NO_VAL || *out)
+            if (t->insts[at].op->kind != PG_OP_attention_grad || v != PG_ATTEND_G_P ||
+                pg__in(t, &t->insts[at], PG_ATTEND_G_DP) != PG_NO_VAL || *out)
                 return 0;
             *out = &t->insts[at];
         }
@@ -93,9 +94,9 @@ done:
 static void draw(trial *t, const pass *p, size_t v)
 {
     const uint64_t n = pg__cuda_n(p->i, v), rows = p->i->shapes[v].d[0];
-    const int is_gradient = p->i->inst->op->kind == PG__OP_attention_grad;
-    const int is_mask = !is_gradient && v >= PG__ATTEND_Q_MASK && v <= PG__ATTEND_MASK;
-    const int is_factor = !is_gradient && v == PG__ATTEND_FACTORS;
+    const int is_gradient = p->i->inst->op->kind == PG_OP_attention_grad;
+    const int is_mask = !is_gradient && v >= PG_ATTEND_Q_MASK && v <= PG_ATTEND_MASK;
+    const int is_factor = !is_gradient && v == PG_ATTEND_FACTORS;
     for (uint64_t k = 0; k < n; k++) {
         t->seed = t->seed * 6364136223846793005u + 1442695040888963407u;
         const float x = (float)(t->seed >> 40) / 8388608.0f - 1;
@@ -128,10 +129,10 @@ static pg_status alloc_args(trial *t, pass *p, pg_err *err)
     void *const *f = t->forward.args;
     pg_status st = PG_OK;
     if (p == &t->gradient) {
-        for (size_t v = 0; v <= PG__ATTEND_V; v++)
+        for (size_t v = 0; v <= PG_ATTEND_V; v++)
             p->args[v] = f[v];
-        p->args[PG__ATTEND_G_FACTORS] = f[PG__ATTEND_FACTORS];
-        p->args[PG__ATTEND_G_P] = f[PG__ATTEND_P];
+        p->args[PG_ATTEND_G_FACTORS] = f[PG_ATTEND_FACTORS];
+        p->args[PG_ATTEND_G_P] = f[PG_ATTEND_P];
     }
     for (size_t v = 0; v < n_args(p); v++) {
         if (!pg__cuda_has(p->i, v) || p->args[v])
@@ -358,7 +359,7 @@ static pg__pick_case case_of(const pg__cuda_inst *i, const pg__inst *forward,
     pg__pick_add(&c, kind, sizeof kind / sizeof *kind);
     for (size_t k = 0; k < forward->n_in; k++) {
         const pg__val v = pg__in(t, forward, k);
-        const pg__value *value = v == PG__NO_VAL ? NULL : &t->values[v];
+        const pg__value *value = v == PG_NO_VAL ? NULL : &t->values[v];
         const uint64_t about[] = {value ? value->shape.rank + 1 : 0, value ? value->elem : 0};
         pg__pick_add(&c, about, 2);
         if (value)
@@ -371,7 +372,7 @@ static pg__pick_case case_of(const pg__cuda_inst *i, const pg__inst *forward,
 static int is_asked(const pg__cuda_inst *i, const pg__inst **forward, const pg__inst **gradient)
 {
     *forward = NULL;
-    if (i->dev->opts.deterministic || pg__cuda_real(i, PG__ATTEND_Q).type == PGK_F32)
+    if (i->dev->opts.deterministic || pg__cuda_real(i, PG_ATTEND_Q).type == PGK_F32)
         return 0;
     *forward = forward_of(i);
     return *forward && find_gradient(i->tape, *forward, gradient);
@@ -401,10 +402,10 @@ pg_status pg__attend_choose(pg__attend_library **out, const pg__cuda_inst *i, co
     pg__attend_library *l = NULL;
     pg__needs with = *before;
     int better = 0;
-    if (!is_asked(i, &forward, &gradient) || d->picks.spent >= PG__PICK_SECONDS)
+    if (!is_asked(i, &forward, &gradient) || d->picks.spent >= PG_PICK_SECONDS)
         return PG_OK;
     const pg__pick_case c = case_of(i, forward, gradient);
-    if (c.is_too_long || pg__picks_find(&d->picks, &c) != PG__PICK_NONE)
+    if (c.is_too_long || pg__picks_find(&d->picks, &c) != PG_PICK_NONE)
         return PG_OK; /* a choice that is not remembered cannot be passed on to the gradient */
     const double begun = pg__rt_now(d->rt);
     if (pg__attend_library_new(&l, i, forward, gradient != NULL, &with, NULL) == PG_OK)

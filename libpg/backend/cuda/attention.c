@@ -25,7 +25,7 @@ typedef struct attention {
     int over_heads;        /* the loop is over heads, the batch over rows */
     size_t n_args, scores; /* scores: in scratch */
     int has_factors;
-    pgk_real reals[PG__ATTEND_ARGS];
+    pgk_real reals[PG_ATTEND_ARGS];
     pgk_attend attend; /* without addresses */
     float scale;
     product first, second;       /* forward: scores, result */

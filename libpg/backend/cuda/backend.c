@@ -93,7 +93,7 @@ pg_status pg__cuda_shapes(pg__dims **out, const pg__tape *t, const pg__inst *i, 
         return pg__nomem(err);
     for (size_t k = 0; k < n; k++) {
         const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-        if (v != PG__NO_VAL)
+        if (v != PG_NO_VAL)
             shapes[k] = t->values[v].shape;
     }
     *out = shapes;
@@ -138,8 +138,8 @@ static void cuda_release(pg__kernel *k)
 /* Kernels do not support an activation after a normalisation; programs for a GPU have none. */
 static int has_act(const pg__inst *i)
 {
-    const int is_norm = i->op->kind == PG__OP_bn_apply || i->op->kind == PG__OP_bn_sums ||
-                        i->op->kind == PG__OP_bn_dx;
+    const int is_norm =
+        i->op->kind == PG_OP_bn_apply || i->op->kind == PG_OP_bn_sums || i->op->kind == PG_OP_bn_dx;
     return is_norm && ((const pg__bn_attrs *)i->attrs)->has_act;
 }
 

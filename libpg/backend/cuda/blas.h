@@ -6,9 +6,9 @@
 #include "backend/cuda/cuda.h"
 
 typedef enum pg__blas_epilogue {
-    PG__BLAS_NONE,
-    PG__BLAS_BIAS,     /* bias[j] is added to column j */
-    PG__BLAS_BIAS_GRAD /* bias[j] becomes the sum of op(B)'s column j: for dW = x' dy */
+    PG_BLAS_NONE,
+    PG_BLAS_BIAS,     /* bias[j] is added to column j */
+    PG_BLAS_BIAS_GRAD /* bias[j] becomes the sum of op(B)'s column j: for dW = x' dy */
 } pg__blas_epilogue;
 
 typedef struct pg__blas_shape {

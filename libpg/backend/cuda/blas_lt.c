@@ -88,17 +88,17 @@ static cublasStatus_t layouts(pg__blas_plan *p, const pg__blas_shape *s)
 
 static cublasComputeType_t compute_type(const pg__dev *d, const pg__blas_shape *s)
 {
-    return s->a == PGK_F32 && d->opts.precision != PG__FLOAT32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                               : CUBLAS_COMPUTE_32F;
+    return s->a == PGK_F32 && d->opts.precision != PG_FLOAT32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                              : CUBLAS_COMPUTE_32F;
 }
 
 static cublasStatus_t operation(pg__blas_plan *p, const pg__dev *d, const pg__blas_shape *s)
 {
     const int32_t op_a = s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t op_b = s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const int32_t epilogue = s->epilogue == PG__BLAS_BIAS        ? CUBLASLT_EPILOGUE_BIAS
-                             : s->epilogue == PG__BLAS_BIAS_GRAD ? CUBLASLT_EPILOGUE_BGRADA
-                                                                 : CUBLASLT_EPILOGUE_DEFAULT;
+    const int32_t epilogue = s->epilogue == PG_BLAS_BIAS        ? CUBLASLT_EPILOGUE_BIAS
+                             : s->epilogue == PG_BLAS_BIAS_GRAD ? CUBLASLT_EPILOGUE_BGRADA
+                                                                : CUBLASLT_EPILOGUE_DEFAULT;
     const int32_t bias_type = type_of(s->c);
     const uintptr_t bias_at = s->align ? s->align : 16; /* is only looked at for its alignment */
     cublasLtMatmulDesc_t op = &p->op;
@@ -139,7 +139,7 @@ static cublasStatus_t preference(cublasLtMatmulPreference_t pref, const pg__blas
 typedef struct proposals {
     pg__dev *d;
     pg__blas_plan *p;
-    cublasLtMatmulHeuristicResult_t of[PG__PICK_WAYS];
+    cublasLtMatmulHeuristicResult_t of[PG_PICK_WAYS];
     int n;
 } proposals;
 
@@ -151,7 +151,7 @@ static cublasStatus_t propose(proposals *o, const pg__blas_shape *s)
     LT(operation(p, o->d, s));
     LT(preference(&pref, s));
     LT(cublasLtMatmulAlgoGetHeuristic(o->d->blas->h, &p->op, &p->b, &p->a, &p->c, &p->c, &pref,
-                                      PG__PICK_WAYS, o->of, &o->n));
+                                      PG_PICK_WAYS, o->of, &o->n));
     return o->n > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -201,7 +201,7 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
         return pg__nomem(err);
     p->alpha = s->alpha;
     p->beta = s->beta;
-    p->has_bias = s->epilogue != PG__BLAS_NONE;
+    p->has_bias = s->epilogue != PG_BLAS_NONE;
     (void)pg__rt_stream(d->rt);
     st = choose(p, d, s, &why);
     if (st != PG_OK)

@@ -17,7 +17,7 @@ static bn *bn_new(const pg__cuda_inst *i, size_t mask)
     bn *b = pg__mem_array(1, sizeof *b);
     if (!b)
         return NULL;
-    if (i->inst->op->kind != PG__OP_bn_stats) /* which has none */
+    if (i->inst->op->kind != PG_OP_bn_stats) /* which has none */
         b->attrs = *(const pg__bn_attrs *)i->attrs;
     b->n_args = (size_t)i->inst->n_in + i->inst->n_out;
     b->z.rows = pg__cuda_rows(i, 0);

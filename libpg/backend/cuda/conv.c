@@ -23,9 +23,9 @@ static pg__conv conv_of(const pg__cuda_inst *i, pg__pass pass)
 {
     const pg__conv_attrs *a = i->attrs;
     pg__conv c = {.pass = pass, .attrs = a, .n_in = i->inst->n_in, .y_cells = 1};
-    c.x = i->shapes[pass == PG__PASS_X ? c.n_in : 0];
-    c.y = i->shapes[pass == PG__PASS_Y ? c.n_in : pass == PG__PASS_X ? 0 : 1];
-    c.has_bias = pass == PG__PASS_Y && c.n_in > 2 && pg__cuda_has(i, 2);
+    c.x = i->shapes[pass == PG_PASS_X ? c.n_in : 0];
+    c.y = i->shapes[pass == PG_PASS_Y ? c.n_in : pass == PG_PASS_X ? 0 : 1];
+    c.has_bias = pass == PG_PASS_Y && c.n_in > 2 && pg__cuda_has(i, 2);
     c.rows = c.x.d[0];
     c.in = c.x.d[a->rank + 1];
     c.out = c.y.d[a->rank + 1];
@@ -77,17 +77,17 @@ static pg_status run(pg__dev *d, const void *state, void *const *args, void *scr
 
 PG_CUDA_PREPARE(prepare_y)
 {
-    return prepare(state, i, PG__PASS_Y, needs, err);
+    return prepare(state, i, PG_PASS_Y, needs, err);
 }
 
 PG_CUDA_PREPARE(prepare_x)
 {
-    return prepare(state, i, PG__PASS_X, needs, err);
+    return prepare(state, i, PG_PASS_X, needs, err);
 }
 
 PG_CUDA_PREPARE(prepare_w)
 {
-    return prepare(state, i, PG__PASS_W, needs, err);
+    return prepare(state, i, PG_PASS_W, needs, err);
 }
 
 const pg__cuda_op pg__cuda_conv = {prepare_y, release, share, run};

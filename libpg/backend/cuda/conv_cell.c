@@ -53,7 +53,7 @@ static pg_status prepare(void **state, const pg__cuda_inst *i, const pg__conv *c
     if (!s)
         return pg__nomem(err);
     *s = (cells){.c = *c, .g = geo_of(c)};
-    if (c->pass == PG__PASS_W) {
+    if (c->pass == PG_PASS_W) {
         s->dw = pg__columns_new(s->g.cells, c->n_w, needs);
         s->db = pg__columns_new(s->g.cells, c->out, needs);
     } else {
@@ -98,9 +98,9 @@ static pg_status run(pg__dev *d, const void *state, void *const *args, void *scr
     const pgk_real from = {args[0], s->c.type}, w = {args[1], s->w_type};
     const pgk_real to = {args[s->c.n_in], s->c.out_type};
     (void)shared;
-    if (s->c.pass == PG__PASS_W)
+    if (s->c.pass == PG_PASS_W)
         return run_w(d, s, args, scratch);
-    if (s->c.pass == PG__PASS_X) {
+    if (s->c.pass == PG_PASS_X) {
         const pgk_conv_x a = {.y = from, .w = w, .x = to, .g = s->g};
         return PG_LAUNCH(d, conv_x, &a, pg__dims_elems(&s->c.x));
     }

@@ -46,9 +46,9 @@ static pg_status plan(library *s, pg__dev *d, pg__needs *needs, pg_err *err)
                       .type = s->c.type,
                       .out_type = s->c.out_type};
     pg_status st = PG_OK;
-    c.kind = s->c.pass == PG__PASS_Y   ? PG__DNN_FORWARD
-             : s->c.pass == PG__PASS_X ? PG__DNN_DATA
-                                       : PG__DNN_FILTER;
+    c.kind = s->c.pass == PG_PASS_Y   ? PG_DNN_FORWARD
+             : s->c.pass == PG_PASS_X ? PG_DNN_DATA
+                                      : PG_DNN_FILTER;
     PG_TRY(try_plan(s, d, &c, needs, err));
     if (!s->plan && c.bias) {
         c.bias = 0;
@@ -57,7 +57,7 @@ static pg_status plan(library *s, pg__dev *d, pg__needs *needs, pg_err *err)
     }
     if (!s->plan && c.out_type != c.type) {
         c.out_type = c.type;
-        if (s->c.pass == PG__PASS_W)
+        if (s->c.pass == PG_PASS_W)
             PG_TRY(try_plan(s, d, &c, needs, err));
     }
     s->dw_type = c.out_type;
@@ -77,7 +77,7 @@ static pg_status prepare(void **state, const pg__cuda_inst *i, const pg__conv *c
     PG_TRY(plan(s, i->dev, needs, err));
     if (!s->plan)
         goto done;
-    if (c->pass == PG__PASS_W) {
+    if (c->pass == PG_PASS_W) {
         s->at_dw = pg__cuda_reserve(needs, pgk_bytes(s->dw_type, c->n_w));
         s->db = pg__columns_new(c->rows * c->y_cells, c->out, needs);
     } else {
@@ -117,7 +117,7 @@ static pg_status run(pg__dev *d, const void *state, void *const *args, void *scr
     void *to = args[s->c.n_in], *bias = s->c.has_bias ? args[2] : NULL;
     const void *w;
     pg_status st = PG_OK;
-    if (s->c.pass == PG__PASS_W)
+    if (s->c.pass == PG_PASS_W)
         return run_w(d, s, args, scratch);
     PG_TRY(pg__kernel_copy_run(d, &s->w, args, scratch, shared, &w));
     PG_TRY(pg__dnn_run(d, s->plan, args[0], w, to, s->adds_bias ? NULL : bias, scratch));

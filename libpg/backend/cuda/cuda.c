@@ -9,15 +9,15 @@
 #include "backend/cuda/cuda_ops.def"
 #undef PG_CUDA
 
-static const pg__cuda_op *const ops[PG__N_OPS] = {
-#define PG_CUDA(name) [PG__OP_##name] = &pg__cuda_##name,
+static const pg__cuda_op *const ops[PG_N_OPS] = {
+#define PG_CUDA(name) [PG_OP_##name] = &pg__cuda_##name,
 #include "backend/cuda/cuda_ops.def"
 #undef PG_CUDA
 };
 
 const pg__cuda_op *pg__cuda_op_of(const pg__op *op)
 {
-    return op->kind < PG__N_OPS ? ops[op->kind] : NULL;
+    return op->kind < PG_N_OPS ? ops[op->kind] : NULL;
 }
 
 static pg__val value_of(const pg__cuda_inst *i, size_t k)
@@ -28,15 +28,15 @@ static pg__val value_of(const pg__cuda_inst *i, size_t k)
 
 int pg__cuda_has(const pg__cuda_inst *i, size_t k)
 {
-    return k < (size_t)i->inst->n_in + i->inst->n_out && value_of(i, k) != PG__NO_VAL;
+    return k < (size_t)i->inst->n_in + i->inst->n_out && value_of(i, k) != PG_NO_VAL;
 }
 
 pgk_real pg__cuda_real(const pg__cuda_inst *i, size_t k)
 {
-    const pg__elem elem = pg__cuda_has(i, k) ? i->tape->values[value_of(i, k)].elem : PG__REAL;
-    return (pgk_real){NULL, elem == PG__REAL_BF16  ? PGK_BF16
-                            : elem == PG__REAL_F16 ? PGK_F16
-                                                   : PGK_F32};
+    const pg__elem elem = pg__cuda_has(i, k) ? i->tape->values[value_of(i, k)].elem : PG_ELEM_REAL;
+    return (pgk_real){NULL, elem == PG_ELEM_BF16  ? PGK_BF16
+                            : elem == PG_ELEM_F16 ? PGK_F16
+                                                  : PGK_F32};
 }
 
 uint64_t pg__cuda_n(const pg__cuda_inst *i, size_t k)
@@ -57,7 +57,7 @@ uint64_t pg__cuda_rows(const pg__cuda_inst *i, size_t k)
 
 int pg__cuda_is_param(const pg__cuda_inst *i, size_t k)
 {
-    return i->tape->values[value_of(i, k)].role == PG__PARAM;
+    return i->tape->values[value_of(i, k)].role == PG_PARAM;
 }
 
 size_t pg__cuda_reserve(pg__needs *needs, size_t n)

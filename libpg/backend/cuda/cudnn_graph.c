@@ -10,7 +10,7 @@
 pg__desc pg__graph_make(pg__graph *g, cudnnBackendDescriptorType_t type)
 {
     pg__desc d = NULL;
-    if (g->status == CUDNN_STATUS_SUCCESS && g->n == PG__MAX_DESCRIPTORS)
+    if (g->status == CUDNN_STATUS_SUCCESS && g->n == PG_MAX_DESCRIPTORS)
         g->status = CUDNN_STATUS_INTERNAL_ERROR;
     if (g->status == CUDNN_STATUS_SUCCESS)
         g->status = cudnnBackendCreateDescriptor(type, &d);
@@ -39,7 +39,7 @@ void pg__graph_finish(pg__graph *g, pg__desc d)
 
 void pg__graph_fini(pg__graph *g)
 {
-    for (size_t k = 0; k < PG__MAX_CHOICES; k++)
+    for (size_t k = 0; k < PG_MAX_CHOICES; k++)
         pg__graph_drop_plan(g, k);
     while (g->n > 0)
         (void)cudnnBackendDestroyDescriptor(g->owned[--g->n]);
@@ -80,7 +80,7 @@ pg__desc pg__graph_tensor(pg__graph *g, int64_t uid, cudnnDataType_t type, int64
 static int is_barred(const cudnnBackendNumericalNote_t *notes, int64_t n, const pg__dev_opts *opts,
                      int is_float)
 {
-    const int exact = is_float && opts->precision == PG__FLOAT32;
+    const int exact = is_float && opts->precision == PG_FLOAT32;
     for (int64_t k = 0; k < n; k++)
         switch (notes[k]) {
         case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
@@ -130,7 +130,7 @@ static void set_device(pg__graph *g, pg__desc d, const struct pg__dnn_lib *lib,
 /* Adds what a heuristic proposes. It may fail where the list that is always there does not. */
 static void ask_heuristic(pg__graph *g, const pg__graph_ask *ask, cudnnBackendHeurMode_t mode)
 {
-    const size_t room = PG__MAX_CHOICES - g->n_choices;
+    const size_t room = PG_MAX_CHOICES - g->n_choices;
     pg__desc configs[MAX_PROPOSALS];
     int64_t n = 0;
     pg__desc heuristic = pg__graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);

@@ -16,19 +16,19 @@ struct pg__dnn_lib {
 
 void pg__dnn_attends_fini(struct pg__dnn_lib *lib);
 
-#define PG__MAX_DESCRIPTORS 160
-#define PG__MAX_CHOICES     48 /* engines that heuristics propose */
+#define PG_MAX_DESCRIPTORS 160
+#define PG_MAX_CHOICES     48 /* engines that heuristics propose */
 
 typedef struct pg__graph {
-    cudnnBackendDescriptor_t owned[PG__MAX_DESCRIPTORS];
+    cudnnBackendDescriptor_t owned[PG_MAX_DESCRIPTORS];
     size_t n;
     cudnnStatus_t status;
     cudnnStatus_t why;              /* why the last heuristic had nothing to propose */
     cudnnBackendDescriptor_t graph; /* one of them, as are the choices */
-    cudnnBackendDescriptor_t choices[PG__MAX_CHOICES]; /* that keep what was promised of numbers */
-    size_t n_choices, n_asked;                         /* n_asked: heuristics */
-    cudnnBackendDescriptor_t plans[PG__MAX_CHOICES];   /* those that were made */
-    size_t workspaces[PG__MAX_CHOICES];
+    cudnnBackendDescriptor_t choices[PG_MAX_CHOICES]; /* that keep what was promised of numbers */
+    size_t n_choices, n_asked;                        /* n_asked: heuristics */
+    cudnnBackendDescriptor_t plans[PG_MAX_CHOICES];   /* those that were made */
+    size_t workspaces[PG_MAX_CHOICES];
     size_t taken; /* of them */
 } pg__graph;
 

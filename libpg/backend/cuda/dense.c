@@ -11,17 +11,17 @@ static pg_status prepare(void **state, const pg__cuda_inst *i, pg__pass pass, ui
 
 PG_CUDA_PREPARE(prepare_y)
 {
-    return prepare(state, i, PG__PASS_Y, i->shapes[1].d[0], i->shapes[1].d[1], needs, err);
+    return prepare(state, i, PG_PASS_Y, i->shapes[1].d[0], i->shapes[1].d[1], needs, err);
 }
 
 PG_CUDA_PREPARE(prepare_x)
 {
-    return prepare(state, i, PG__PASS_X, i->shapes[1].d[0], i->shapes[1].d[1], needs, err);
+    return prepare(state, i, PG_PASS_X, i->shapes[1].d[0], i->shapes[1].d[1], needs, err);
 }
 
 PG_CUDA_PREPARE(prepare_w)
 {
-    return prepare(state, i, PG__PASS_W, pg__cuda_last(i, 0), pg__cuda_last(i, 1), needs, err);
+    return prepare(state, i, PG_PASS_W, pg__cuda_last(i, 0), pg__cuda_last(i, 1), needs, err);
 }
 
 #define PRODUCT(fn)                                                                \

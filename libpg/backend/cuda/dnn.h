@@ -7,9 +7,9 @@
 #include "backend/cuda/cuda.h"
 
 typedef enum pg__dnn_kind {
-    PG__DNN_FORWARD, /* a: x, b: kernel, c: y */
-    PG__DNN_DATA,    /* a: dy, b: kernel, c: dx */
-    PG__DNN_FILTER   /* a: x, b: dy, c: dkernel */
+    PG_DNN_FORWARD, /* a: x, b: kernel, c: y */
+    PG_DNN_DATA,    /* a: dy, b: kernel, c: dx */
+    PG_DNN_FILTER   /* a: x, b: dy, c: dkernel */
 } pg__dnn_kind;
 
 typedef struct pg__dnn_conv {

@@ -115,27 +115,27 @@ typedef struct names {
 } names;
 
 static const names names_of[] = {
-    [PG__DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [PG__DNN_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [PG__DNN_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+    [PG_DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [PG_DNN_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [PG_DNN_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
 static cudnnDataType_t data_type(pgk_type t)
@@ -171,12 +171,12 @@ static int64_t operations(pg__graph *g, const pg__dnn_conv *c, const sizes *s, p
     const double one = 1, zero = 0;
     const int more = c->bias || c->relu;
     int64_t n = 0;
-    pg__desc x = pg__graph_tensor(g, X, c->kind == PG__DNN_DATA ? out : in, rank, s->x);
-    pg__desc w = pg__graph_tensor(g, W, c->kind == PG__DNN_FILTER ? out : in, rank, s->w);
+    pg__desc x = pg__graph_tensor(g, X, c->kind == PG_DNN_DATA ? out : in, rank, s->x);
+    pg__desc w = pg__graph_tensor(g, W, c->kind == PG_DNN_FILTER ? out : in, rank, s->w);
     pg__desc y = pg__graph_tensor(g, more ? 0 : Y,
-                                  more                         ? CUDNN_DATA_FLOAT
-                                  : c->kind == PG__DNN_FORWARD ? out
-                                                               : in,
+                                  more                        ? CUDNN_DATA_FLOAT
+                                  : c->kind == PG_DNN_FORWARD ? out
+                                                              : in,
                                   rank, s->y);
     pg__desc conv = convolution(g, s), next;
     ops[n] = pg__graph_make(g, name->op);
@@ -255,7 +255,7 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
     if (!p)
         return pg__nomem(err);
     choice of = {d, p, {d->dnn, &d->opts, c->type == PGK_F32}};
-    const pg__ways ways = {&of, PG__MAX_CHOICES, make, try_one, drop};
+    const pg__ways ways = {&of, PG_MAX_CHOICES, make, try_one, drop};
     p->kind = c->kind;
     p->bias = c->bias;
     if (!d->dnn->device)
@@ -294,9 +294,9 @@ void pg__dnn_free(pg__dnn_plan *p)
 static void places(const pg__dnn_plan *p, const void *a, const void *b, void *c, void *at[3])
 {
     void *in = pg__cuda_const(a), *other = pg__cuda_const(b);
-    at[0] = p->kind == PG__DNN_DATA ? c : in;
-    at[1] = p->kind == PG__DNN_FILTER ? c : other;
-    at[2] = p->kind == PG__DNN_FORWARD ? c : p->kind == PG__DNN_DATA ? in : other;
+    at[0] = p->kind == PG_DNN_DATA ? c : in;
+    at[1] = p->kind == PG_DNN_FILTER ? c : other;
+    at[2] = p->kind == PG_DNN_FORWARD ? c : p->kind == PG_DNN_DATA ? in : other;
 }
 
 pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const void *b, void *c,

@@ -7,10 +7,10 @@
 #include "backend/cuda/cuda.h"
 
 typedef enum pg__dnn_cell {
-    PG__DNN_TANH,
-    PG__DNN_RELU, /* these two add the input to the product as it is */
-    PG__DNN_LSTM,
-    PG__DNN_GRU /* the reset gate acts on the product, which has a bias */
+    PG_DNN_TANH,
+    PG_DNN_RELU, /* these two add the input to the product as it is */
+    PG_DNN_LSTM,
+    PG_DNN_GRU /* the reset gate acts on the product, which has a bias */
 } pg__dnn_cell;
 
 typedef struct pg__dnn_rnn {
@@ -20,13 +20,13 @@ typedef struct pg__dnn_rnn {
     pgk_type type;
 } pg__dnn_rnn;
 
-#define PG__DNN_GATES 4
+#define PG_DNN_GATES 4
 
 /* What a plan works with, in bytes; where in the weights the matrices begin, in elements. Those are
  * units x features and units x units, row by row: an output has a row. */
 typedef struct pg__dnn_rnn_layout {
     size_t weights, work, reserve; /* reserve: from forward to backward */
-    uint64_t of_input[PG__DNN_GATES], of_state[PG__DNN_GATES], bias[PG__DNN_GATES];
+    uint64_t of_input[PG_DNN_GATES], of_state[PG_DNN_GATES], bias[PG_DNN_GATES];
 } pg__dnn_rnn_layout;
 
 /* Addresses of a run; NULL where a state is 0, or a result is not wanted. */
@@ -42,7 +42,7 @@ typedef struct pg__dnn_rnn_plan pg__dnn_rnn_plan;
 
 static inline uint32_t pg__dnn_gates(pg__dnn_cell cell)
 {
-    return cell == PG__DNN_LSTM ? 4 : cell == PG__DNN_GRU ? 3 : 1;
+    return cell == PG_DNN_LSTM ? 4 : cell == PG_DNN_GRU ? 3 : 1;
 }
 
 /* trains: a reserve is kept. PG_E_NO: the library does not support it. */

@@ -71,7 +71,7 @@ pg_status pg__cuda_clip(pg__dev *d, void *g, size_t n, double scale, double limi
 pg_status pg__cuda_update(pg__dev *d, pg__optimizer_kind kind, const pg__update *u, void *w,
                           const void *g, void *const *slots, size_t n)
 {
-    static const size_t n_slots[PG__N_OPTIMIZERS + 1] = {
+    static const size_t n_slots[PG_N_OPTIMIZERS + 1] = {
 #define PG_OPTIMIZER(name, slots) slots,
 #include "ops/optimizers.def"
 #undef PG_OPTIMIZER
@@ -82,11 +82,11 @@ pg_status pg__cuda_update(pg__dev *d, pg__optimizer_kind kind, const pg__update 
     a.s[PG_SLOT_AVERAGE] = slots[PG_SLOT_AVERAGE];
     switch (kind) {
 #define PG_OPTIMIZER(name, slots) \
-    case PG__OPT_##name:          \
+    case PG_OPT_##name:           \
         return PG_LAUNCH(d, update_##name, &a, n);
 #include "ops/optimizers.def"
 #undef PG_OPTIMIZER
-    case PG__N_OPTIMIZERS: break;
+    case PG_N_OPTIMIZERS: break;
     }
     return pg_fail(&d->failure, PG_E_ARG, "no such update rule: %d", (int)kind);
 }

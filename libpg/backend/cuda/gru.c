@@ -38,7 +38,7 @@ done:
     return st;
 }
 
-static const pg__recur_cell forward = {.kind = PG__OP_gru,
+static const pg__recur_cell forward = {.kind = PG_OP_gru,
                                        .gates = 3,
                                        .has_reset = 1,
                                        .states = STATES,
@@ -122,7 +122,7 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.kind = PG__OP_gru,
+static const pg__recur_cell gradient = {.kind = PG_OP_gru,
                                         .is_gradient = 1,
                                         .gates = 3,
                                         .has_reset = 1,

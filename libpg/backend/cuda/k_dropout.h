@@ -25,8 +25,8 @@ PGK_FN uint64_t pgk_step(const pgk_dropout *a, pg__step_slot low)
  * upper bits. */
 PGK_FN pg__random pgk_draw(const pgk_dropout *a, uint64_t at)
 {
-    const uint64_t count = pgk_step(a, PG__STEP_COUNT);
-    return pg__philox_at(pgk_step(a, PG__STEP_SEED), at, (uint32_t)count,
+    const uint64_t count = pgk_step(a, PG_STEP_COUNT);
+    return pg__philox_at(pgk_step(a, PG_STEP_SEED), at, (uint32_t)count,
                          a->stream ^ (uint32_t)(count >> 32) << 24);
 }
 
@@ -39,7 +39,7 @@ PGK_FN float pgk_dropped(const pgk_dropout *a, float x, uint32_t number)
  * do not begin with a group, the first and the last one belong to other slices in part. */
 PGK_FN void pgk_dropout_at(const pgk_dropout *a, uint64_t i)
 {
-    const uint64_t first = pgk_step(a, PG__STEP_ROW) * a->row, front = first % 4;
+    const uint64_t first = pgk_step(a, PG_STEP_ROW) * a->row, front = first % 4;
     const pg__random r = pgk_draw(a, first + 4 * i);
     float x[4];
     if (front == 0) {
@@ -59,7 +59,7 @@ PGK_FN void pgk_dropout_at(const pgk_dropout *a, uint64_t i)
 /* Where elements share numbers. */
 PGK_FN void pgk_dropout_shared_at(const pgk_dropout *a, uint64_t i)
 {
-    const uint64_t at = pgk_step(a, PG__STEP_ROW) * a->row + pgk_walk_at(&a->noise, i);
+    const uint64_t at = pgk_step(a, PG_STEP_ROW) * a->row + pgk_walk_at(&a->noise, i);
     const pg__random r = pgk_draw(a, at);
     uint32_t number = 0;
     PGK_EACH_OF_4(k)

@@ -240,7 +240,7 @@ PGK_FN float pgk_mean_term(const pgk_loss_at *z, uint64_t k, int slope)
     const float x = pgk_p(z, k), y = pgk_y(z, k);
     switch (a->kind) {
 #define PGK_MEAN_LOSS(name, value_of, slope_of) \
-    case PG__LOSS_##name: return slope ? pg__##name##_slope(a, x, y) : pg__##name##_value(a, x, y);
+    case PG_LOSS_##name: return slope ? pg__##name##_slope(a, x, y) : pg__##name##_value(a, x, y);
         PG_MEAN_LOSSES(PGK_MEAN_LOSS)
 #undef PGK_MEAN_LOSS
     default: return NAN;
@@ -284,17 +284,17 @@ enum {
 #undef PG_LOSS
 };
 
-#define PGK_MEAN_CASE(name, value, grad) case PG__LOSS_##name:
+#define PGK_MEAN_CASE(name, value, grad) case PG_LOSS_##name:
 
 PGK_FN float pgk_loss_of(const pgk_loss_at *z)
 {
     switch (z->a->attrs.kind) {
 #define PGK_CASE(name, value, grad) \
-    case PG__LOSS_##name: return value;
+    case PG_LOSS_##name: return value;
         PGK_ROW_LOSSES(PGK_CASE)
 #undef PGK_CASE
         PG_MEAN_LOSSES(PGK_MEAN_CASE) return pgk_mean(z);
-    case PG__N_LOSSES: break;
+    case PG_N_LOSSES: break;
     }
     return NAN;
 }
@@ -303,11 +303,11 @@ PGK_FN void pgk_loss_grad_of(const pgk_loss_at *z, float scale)
 {
     switch (z->a->attrs.kind) {
 #define PGK_CASE(name, value, grad) \
-    case PG__LOSS_##name: grad; break;
+    case PG_LOSS_##name: grad; break;
         PGK_ROW_LOSSES(PGK_CASE)
 #undef PGK_CASE
         PG_MEAN_LOSSES(PGK_MEAN_CASE) pgk_mean_grad(z, scale);
-    case PG__N_LOSSES: break;
+    case PG_N_LOSSES: break;
     }
 }
 #undef PGK_MEAN_CASE

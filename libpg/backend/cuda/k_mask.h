@@ -81,10 +81,10 @@ PGK_FN int32_t pgk_id_of(float v)
 
 PGK_FN void pgk_cast_at(const pgk_cast *a, uint64_t i)
 {
-    if (a->attrs.to != PG__INT)
+    if (a->attrs.to != PG_ELEM_INT)
         pgk_set(a->to, i,
-                a->attrs.from == PG__INT ? (float)pgk_int(a->from, i) : pgk_get(a->from, i));
-    else if (a->attrs.from != PG__INT)
+                a->attrs.from == PG_ELEM_INT ? (float)pgk_int(a->from, i) : pgk_get(a->from, i));
+    else if (a->attrs.from != PG_ELEM_INT)
         pgk_set_int(a->to, i, pgk_id_of(pgk_get(a->from, i)));
     else
         pgk_set_int(a->to, i, pgk_int(a->from, i));

@@ -21,9 +21,9 @@ PGK_FN uint64_t pgk_normal_step(const pgk_normal *a, pg__step_slot low)
  * the first and the last may belong to other slices in part. */
 PGK_FN void pgk_normal_at(const pgk_normal *a, uint64_t i)
 {
-    const uint64_t first = pgk_normal_step(a, PG__STEP_ROW) * a->row, front = first % 2;
-    const uint64_t count = pgk_normal_step(a, PG__STEP_COUNT), from = first - front + 2 * i;
-    const pg__random r = pg__philox_at(pgk_normal_step(a, PG__STEP_SEED), from, (uint32_t)count,
+    const uint64_t first = pgk_normal_step(a, PG_STEP_ROW) * a->row, front = first % 2;
+    const uint64_t count = pgk_normal_step(a, PG_STEP_COUNT), from = first - front + 2 * i;
+    const pg__random r = pg__philox_at(pgk_normal_step(a, PG_STEP_SEED), from, (uint32_t)count,
                                        a->stream ^ (uint32_t)(count >> 32) << 24);
     const uint32_t one = from % 4 == 0 ? r.v[0] : r.v[2], two = from % 4 == 0 ? r.v[1] : r.v[3];
     const float angle = (float)(two >> 8) * (0x1p-24f * 6.2831853f);

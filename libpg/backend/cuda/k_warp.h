@@ -11,7 +11,7 @@ typedef struct pgk_uniform {
     pgk_real step, y;
     uint64_t row; /* numbers that are drawn for a row of the batch; 0 where all rows share them */
     uint32_t columns, stream;
-    float low[PG__MAX_DRAWN], high[PG__MAX_DRAWN];
+    float low[PG_MAX_DRAWN], high[PG_MAX_DRAWN];
 } pgk_uniform;
 
 PGK_FN uint64_t pgk_uniform_step(const pgk_uniform *a, pg__step_slot low)
@@ -21,9 +21,9 @@ PGK_FN uint64_t pgk_uniform_step(const pgk_uniform *a, pg__step_slot low)
 
 PGK_FN void pgk_uniform_at(const pgk_uniform *a, uint64_t i)
 {
-    const uint64_t count = pgk_uniform_step(a, PG__STEP_COUNT);
-    const uint64_t at = pgk_uniform_step(a, PG__STEP_ROW) * a->row + i;
-    const float u = pg__uniform(pgk_uniform_step(a, PG__STEP_SEED), at, (uint32_t)count,
+    const uint64_t count = pgk_uniform_step(a, PG_STEP_COUNT);
+    const uint64_t at = pgk_uniform_step(a, PG_STEP_ROW) * a->row + i;
+    const float u = pg__uniform(pgk_uniform_step(a, PG_STEP_SEED), at, (uint32_t)count,
                                 a->stream ^ (uint32_t)(count >> 32) << 24);
     const int second = a->columns > 1 && i % a->columns == 1;
     const float low = second ? a->low[1] : a->low[0], high = second ? a->high[1] : a->high[0];

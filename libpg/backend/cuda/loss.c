@@ -8,7 +8,7 @@ static pg_status args_of(pgk_loss *a, const pg__cuda_inst *i, pg_err *err)
 {
     a->n = pg__cuda_last(i, 0);
     a->attrs = *(const pg__loss_attrs *)i->attrs;
-    if (a->attrs.kind == PG__LOSS_categorical_hinge && a->n >= MAX_PLACES)
+    if (a->attrs.kind == PG_LOSS_categorical_hinge && a->n >= MAX_PLACES)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "categorical_hinge of %llu classes is not supported on a GPU",
                        (unsigned long long)a->n);

@@ -19,7 +19,7 @@ static pg_status step(pg__recur_run *r)
     return PG_LAUNCH(r->d, lstm, &a, pg__recur_units(r));
 }
 
-static const pg__recur_cell forward = {.kind = PG__OP_lstm,
+static const pg__recur_cell forward = {.kind = PG_OP_lstm,
                                        .gates = 4,
                                        .states = STATES,
                                        .room = GATES,
@@ -50,7 +50,7 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.kind = PG__OP_lstm,
+static const pg__recur_cell gradient = {.kind = PG_OP_lstm,
                                         .is_gradient = 1,
                                         .gates = 4,
                                         .states = G_STATES,

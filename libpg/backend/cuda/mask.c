@@ -43,7 +43,7 @@ PG_CUDA_PREPARE(prepare_cast)
     const pgk_cast a = {.attrs = *(const pg__cast_attrs *)i->attrs};
     const pgk_narrow narrow = {.n = pg__cuda_n(i, 0)};
     (void)needs;
-    if (a.attrs.from != PG__INT && a.attrs.to != PG__INT)
+    if (a.attrs.from != PG_ELEM_INT && a.attrs.to != PG_ELEM_INT)
         return PG_ONE(narrow, &narrow, PGK_FOURS(narrow.n));
     return PG_ONE(cast, &a, pg__cuda_n(i, 0));
 }

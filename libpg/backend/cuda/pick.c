@@ -9,13 +9,13 @@
 #define RUNS 2 /* of each: the first one also loads its code */
 
 struct pg__picked {
-    uint64_t key[PG__PICK_NUMBERS];
+    uint64_t key[PG_PICK_NUMBERS];
     size_t n_key, way;
 };
 
 void pg__pick_add(pg__pick_case *c, const uint64_t *numbers, size_t n)
 {
-    c->is_too_long |= n > PG__PICK_NUMBERS - c->n_key;
+    c->is_too_long |= n > PG_PICK_NUMBERS - c->n_key;
     for (size_t k = 0; k < n && !c->is_too_long; k++)
         c->key[c->n_key++] = numbers[k];
 }
@@ -39,7 +39,7 @@ static struct pg__picked *entry_of(const pg__picks *p, const pg__pick_case *c)
 size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c)
 {
     const struct pg__picked *e = entry_of(p, c);
-    return e ? e->way : PG__PICK_NONE;
+    return e ? e->way : PG_PICK_NONE;
 }
 
 pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err)
@@ -58,7 +58,7 @@ pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_er
 
 static void drop(const pg__ways *w, size_t k)
 {
-    if (w->drop && k != PG__PICK_NONE)
+    if (w->drop && k != PG_PICK_NONE)
         w->drop(w->of, k);
 }
 
@@ -81,7 +81,7 @@ static pg_status first(size_t *chosen, const pg__ways *w, pg_err *err)
 typedef struct trial {
     const pg__ways *w;
     size_t k;
-    void *arrays[PG__PICK_ARRAYS], *scratch;
+    void *arrays[PG_PICK_ARRAYS], *scratch;
 } trial;
 
 static pg_status run_one(void *of)
@@ -112,15 +112,15 @@ static pg_status measure(double *seconds, pg__dev *d, trial *t, size_t scratch_b
 /* One block of memory for all arrays. */
 static pg_status alloc_arrays(pg__dev *d, const pg__pick_case *c, trial *t, void **mem)
 {
-    size_t at[PG__PICK_ARRAYS], n = 0;
-    for (size_t k = 0; k < PG__PICK_ARRAYS; k++) {
+    size_t at[PG_PICK_ARRAYS], n = 0;
+    for (size_t k = 0; k < PG_PICK_ARRAYS; k++) {
         at[k] = n;
         if (__builtin_add_overflow(n, c->bytes[k], &n) || n > SIZE_MAX - 255)
             return PG_E_NOMEM;
         n = (n + 255) / 256 * 256;
     }
     const pg_status st = pg__rt_alloc(d->rt, mem, n, NULL);
-    for (size_t k = 0; st == PG_OK && k < PG__PICK_ARRAYS; k++)
+    for (size_t k = 0; st == PG_OK && k < PG_PICK_ARRAYS; k++)
         t->arrays[k] = (char *)*mem + at[k];
     return st;
 }
@@ -131,10 +131,10 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
     double best = 0, seconds = 0;
     size_t tried = 0, bytes;
     pg_status st = PG_E_NO;
-    *chosen = PG__PICK_NONE;
-    for (t->k = 0; t->k < w->n && tried < PG__PICK_WAYS; t->k++) {
-        if (*chosen != PG__PICK_NONE &&
-            d->picks.spent + pg__rt_now(d->rt) - begun >= PG__PICK_SECONDS)
+    *chosen = PG_PICK_NONE;
+    for (t->k = 0; t->k < w->n && tried < PG_PICK_WAYS; t->k++) {
+        if (*chosen != PG_PICK_NONE &&
+            d->picks.spent + pg__rt_now(d->rt) - begun >= PG_PICK_SECONDS)
             break;
         st = w->make(w->of, t->k, &bytes, err);
         if (st == PG_E_NO)
@@ -143,7 +143,7 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
             break;
         tried++;
         st = measure(&seconds, d, t, bytes, err);
-        const int better = st == PG_OK && (*chosen == PG__PICK_NONE || seconds < best);
+        const int better = st == PG_OK && (*chosen == PG_PICK_NONE || seconds < best);
         drop(w, better ? *chosen : t->k);
         if (better) {
             *chosen = t->k;
@@ -151,7 +151,7 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
         }
     }
     d->picks.spent += pg__rt_now(d->rt) - begun;
-    return *chosen != PG__PICK_NONE ? PG_OK : st;
+    return *chosen != PG_PICK_NONE ? PG_OK : st;
 }
 
 /* Without memory for trials, the first way is chosen. */
@@ -179,8 +179,8 @@ pg_status pg__pick(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg_
     *chosen = known;
     if (known < w->n && w->make(w->of, known, &unused, NULL) == PG_OK)
         return PG_OK;
-    const pg_status st = tries && d->picks.spent < PG__PICK_SECONDS ? by_time(chosen, d, c, w, &why)
-                                                                    : first(chosen, w, &why);
+    const pg_status st = tries && d->picks.spent < PG_PICK_SECONDS ? by_time(chosen, d, c, w, &why)
+                                                                   : first(chosen, w, &why);
     if (st != PG_OK)
         return pg_fail(err, st, "%s", why.msg);
     (void)pg__picks_keep(&d->picks, c, *chosen, NULL); /* or the same one is tried again */

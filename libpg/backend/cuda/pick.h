@@ -5,7 +5,7 @@
  *
  * Nothing is tried if equal runs must give equal bits (--deterministic), because the clock would
  * affect them: then the first algorithm that exists is chosen. The same holds once the device has
- * spent PG__PICK_SECONDS on trials, including making plans: so a first step begins within seconds.
+ * spent PG_PICK_SECONDS on trials, including making plans: so a first step begins within seconds.
  * Each GPU has that much time for itself; several spend it side by side. */
 #ifndef PG_BACKEND_PICK_H
 #define PG_BACKEND_PICK_H
@@ -14,17 +14,17 @@
 
 struct pg__dev;
 
-#define PG__PICK_WAYS    4 /* that are tried for one piece of work */
-#define PG__PICK_SECONDS 1.5
-#define PG__PICK_ARRAYS  4
-#define PG__PICK_NUMBERS 56
+#define PG_PICK_WAYS    4 /* that are tried for one piece of work */
+#define PG_PICK_SECONDS 1.5
+#define PG_PICK_ARRAYS  4
+#define PG_PICK_NUMBERS 56
 
 /* A piece of work: the numbers that distinguish it, bytes of the arrays that it works on. */
 typedef struct pg__pick_case {
-    uint64_t key[PG__PICK_NUMBERS];
+    uint64_t key[PG_PICK_NUMBERS];
     size_t n_key;
     int is_too_long; /* more numbers than there is room for: the choice is not remembered */
-    size_t bytes[PG__PICK_ARRAYS];
+    size_t bytes[PG_PICK_ARRAYS];
 } pg__pick_case;
 
 /* Adds numbers that identify the work. */
@@ -54,8 +54,8 @@ pg_status pg__pick(size_t *chosen, struct pg__dev *d, const pg__pick_case *c, co
                    pg_err *err);
 void pg__picks_fini(pg__picks *p);
 
-/* For a choice made elsewhere: the earlier choice, PG__PICK_NONE if there is none. */
-#define PG__PICK_NONE ((size_t)-1)
+/* For a choice made elsewhere: the earlier choice, PG_PICK_NONE if there is none. */
+#define PG_PICK_NONE ((size_t)-1)
 size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c);
 /* Replaces an earlier choice for the same work. */
 pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err);

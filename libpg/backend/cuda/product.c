@@ -36,11 +36,11 @@ static pg__blas_shape shape_of(const product *p)
     pg__blas_shape b = {.m = s->m, .n = s->n, .k = s->k, .alpha = 1};
     b.a = b.b = p->type;
     b.c = p->out_type;
-    if (s->pass == PG__PASS_X) {
+    if (s->pass == PG_PASS_X) {
         b.n = s->k;
         b.k = s->n;
         b.b_transposed = 1;
-    } else if (s->pass == PG__PASS_W) {
+    } else if (s->pass == PG_PASS_W) {
         b.m = s->k;
         b.k = s->m;
         b.a_transposed = 1;
@@ -61,15 +61,15 @@ static pg_status plan(product *p, pg__dev *d, pg__needs *needs, pg_err *err)
     pg__blas_shape s = shape_of(p);
     pg_err why = {0};
     pg_status st = PG_OK;
-    if (p->has_bias && (p->size.pass != PG__PASS_W || takes_bias_grad(&p->size))) {
-        s.epilogue = p->size.pass == PG__PASS_W ? PG__BLAS_BIAS_GRAD : PG__BLAS_BIAS;
+    if (p->has_bias && (p->size.pass != PG_PASS_W || takes_bias_grad(&p->size))) {
+        s.epilogue = p->size.pass == PG_PASS_W ? PG_BLAS_BIAS_GRAD : PG_BLAS_BIAS;
         st = pg__blas_new(&p->with, d, &s, needs, &why);
         if (st != PG_OK && st != PG_E_UNSUPPORTED)
             return pg_fail(err, st, "%s", why.msg);
-        s.epilogue = PG__BLAS_NONE;
+        s.epilogue = PG_BLAS_NONE;
     }
-    return p->with && p->size.pass == PG__PASS_Y ? PG_OK
-                                                 : pg__blas_new(&p->plain, d, &s, needs, err);
+    return p->with && p->size.pass == PG_PASS_Y ? PG_OK
+                                                : pg__blas_new(&p->plain, d, &s, needs, err);
 }
 
 pg_status pg__product_new(void **state, const pg__cuda_inst *i, const pg__product_size *size,
@@ -82,15 +82,15 @@ pg_status pg__product_new(void **state, const pg__cuda_inst *i, const pg__produc
     p->size = *size;
     p->n_in = i->inst->n_in;
     p->has_bias =
-        size->pass == PG__PASS_W || (size->pass == PG__PASS_Y && p->n_in > 2 && pg__cuda_has(i, 2));
+        size->pass == PG_PASS_W || (size->pass == PG_PASS_Y && p->n_in > 2 && pg__cuda_has(i, 2));
     p->type = pg__cuda_real(i, 0).type;
     p->out_type = pg__cuda_real(i, p->n_in).type;
     PG_TRY(plan(p, i->dev, needs, err));
-    if (size->pass == PG__PASS_W)
+    if (size->pass == PG_PASS_W)
         p->columns = pg__columns_new(size->m, size->n, needs);
     else
         p->w = pg__kernel_copy_new(i, 1, size->k, size->n, 0, p->type, needs);
-    if (size->pass == PG__PASS_Y && p->with)
+    if (size->pass == PG_PASS_Y && p->with)
         p->bias = pg__kernel_copy_new(i, 2, 1, size->n, 0, p->out_type, needs);
     *state = p;
     p = NULL;
@@ -126,7 +126,7 @@ pg_status pg__product_run(pg__dev *d, const void *state, void *const *args, void
     void *y = args[p->n_in], *bias = p->has_bias ? args[2] : NULL;
     const void *w, *own_bias = NULL;
     pg_status st = PG_OK;
-    if (p->size.pass == PG__PASS_W)
+    if (p->size.pass == PG_PASS_W)
         return run_w(d, p, args, scratch);
     PG_TRY(pg__kernel_copy_run(d, &p->w, args, scratch, shared, &w));
     if (p->with)

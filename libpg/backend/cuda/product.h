@@ -6,9 +6,9 @@
 #include "backend/cuda/cuda.h"
 
 typedef enum pg__pass {
-    PG__PASS_Y, /* forward */
-    PG__PASS_X, /* the gradient of x */
-    PG__PASS_W  /* those of w and b; either may not be wanted */
+    PG_PASS_Y, /* forward */
+    PG_PASS_X, /* the gradient of x */
+    PG_PASS_W  /* those of w and b; either may not be wanted */
 } pg__pass;
 
 typedef struct pg__product_size {

@@ -12,7 +12,7 @@
 #include "backend/cuda/cuda.h"
 #include "ops/rnn_real.h"
 
-#define PG__RECUR_ARGS 20
+#define PG_RECUR_ARGS 20
 
 /* Results that all three have, and the operands that their gradients have in the same places. */
 enum { Y, LAST, STATE, DY = N_IN, DLAST, DSTATE };
@@ -44,7 +44,7 @@ typedef struct pg__recur {
     uint64_t blocks;                   /* products: one, or one for each of those gates */
     uint64_t n_in, n_args;
     int has_h0, has_mask;
-    pgk_real reals[PG__RECUR_ARGS];
+    pgk_real reals[PG_RECUR_ARGS];
     pg__blas_plan *first, *next; /* the product of the first step, of the others */
     pg__blas_plan *back;         /* from the gates' gradients to that of the state */
     pg__blas_plan *kernel;       /* from all steps' to that of the recurrent kernel */
@@ -58,8 +58,8 @@ typedef struct pg__recur {
 struct pg__recur_run {
     pg__dev *d;
     const pg__recur *k;
-    pgk_real v[PG__RECUR_ARGS]; /* operands, then results */
-    const pgk_real *out;        /* the results */
+    pgk_real v[PG_RECUR_ARGS]; /* operands, then results */
+    const pgk_real *out;       /* the results */
     char *scratch;
     pgk_rnn_step z; /* of the step that is done now */
 };

@@ -18,10 +18,10 @@ static pg__dnn_rnn shape_of(const pg__recur *k)
 {
     const pgk_rnn_step *z = &k->z;
     const uint32_t kind = k->cell->kind;
-    return (pg__dnn_rnn){.cell = kind == PG__OP_lstm                 ? PG__DNN_LSTM
-                                 : kind == PG__OP_gru                ? PG__DNN_GRU
-                                 : z->attrs.act.kind == PG__ACT_TANH ? PG__DNN_TANH
-                                                                     : PG__DNN_RELU,
+    return (pg__dnn_rnn){.cell = kind == PG_OP_lstm                 ? PG_DNN_LSTM
+                                 : kind == PG_OP_gru                ? PG_DNN_GRU
+                                 : z->attrs.act.kind == PG_ACT_TANH ? PG_DNN_TANH
+                                                                    : PG_DNN_RELU,
                          .rows = z->rows,
                          .steps = z->steps,
                          .units = z->units,
@@ -114,11 +114,11 @@ static pgk_rnn_layout layout_of(const pg__recur_run *run)
     pgk_rnn_layout to = {.units = l->shape.units,
                          .width = run->z.width,
                          .features = has_gates ? l->shape.features : 0,
-                         .has_bias = l->shape.cell == PG__DNN_GRU};
+                         .has_bias = l->shape.cell == PG_DNN_GRU};
     memcpy(to.of_input, l->layout.of_input, sizeof to.of_input);
     memcpy(to.of_state, l->layout.of_state, sizeof to.of_state);
     memcpy(to.bias, l->layout.bias, sizeof to.bias);
-    memcpy(to.gate, l->shape.cell == PG__DNN_GRU ? gru : lstm, sizeof to.gate);
+    memcpy(to.gate, l->shape.cell == PG_DNN_GRU ? gru : lstm, sizeof to.gate);
     return to;
 }
 

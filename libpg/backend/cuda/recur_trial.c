@@ -29,7 +29,7 @@ typedef struct pass {
     struct pg__recur_library *library;
     const pg__cuda_inst *i;
     pg__needs needs;
-    void *args[PG__RECUR_ARGS];
+    void *args[PG_RECUR_ARGS];
 } pass;
 
 typedef struct trial {
@@ -37,7 +37,7 @@ typedef struct trial {
     pass forward, gradient; /* gradient.k NULL: there is none */
     pg__cuda_inst inst;     /* the gradient's */
     pg__dims *shapes;
-    void *mem[2 * PG__RECUR_ARGS + 2];
+    void *mem[2 * PG_RECUR_ARGS + 2];
     size_t n_mem;
     void *scratch, *floats; /* floats: for numbers of other types */
     float *numbers;         /* of the host, as many as the largest array has */
@@ -48,9 +48,9 @@ typedef struct trial {
 static uint32_t gradient_of(const pg__recur *k)
 {
     const uint32_t kind = k->cell->kind;
-    return kind == PG__OP_lstm  ? PG__OP_lstm_grad
-           : kind == PG__OP_gru ? PG__OP_gru_grad
-                                : PG__OP_rnn_grad;
+    return kind == PG_OP_lstm  ? PG_OP_lstm_grad
+           : kind == PG_OP_gru ? PG_OP_gru_grad
+                               : PG_OP_rnn_grad;
 }
 
 /* The instruction whose states a gradient reads; NULL: it is not on this tape. */
@@ -256,7 +256,7 @@ static pg_status read_results(trial *t, const pass *p, int way, float **kept, in
 {
     double bound = bound_of(t->forward.k);
     pg_status st = PG_OK;
-    if (t->d->opts.precision != PG__FLOAT32 && bound < 1e-2)
+    if (t->d->opts.precision != PG_FLOAT32 && bound < 1e-2)
         bound = 1e-2;
     for (size_t v = 0; p->k && v < n_compared(p); v++) {
         const uint64_t n = n_numbers(p, v);
@@ -431,7 +431,7 @@ pg_status pg__recur_choose(pg__recur *k, const pg__cuda_inst *i, pg__needs *need
     const size_t known = pg__picks_find(&d->picks, &c);
     if (known == LIBRARY)
         return as_before(k, i, trains, needs, err);
-    if (known == OURS || k->cell->is_gradient || d->picks.spent >= PG__PICK_SECONDS)
+    if (known == OURS || k->cell->is_gradient || d->picks.spent >= PG_PICK_SECONDS)
         return PG_OK;
     return choose_forward(k, i, gradient, &c, needs, err);
 }

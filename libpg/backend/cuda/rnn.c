@@ -15,7 +15,7 @@ static pg_status step(pg__recur_run *r)
     return PG_LAUNCH(r->d, rnn, &a, pg__recur_units(r));
 }
 
-static const pg__recur_cell forward = {.kind = PG__OP_rnn,
+static const pg__recur_cell forward = {.kind = PG_OP_rnn,
                                        .gates = 1,
                                        .states = STATES,
                                        .room = STATES,
@@ -40,7 +40,7 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.kind = PG__OP_rnn,
+static const pg__recur_cell gradient = {.kind = PG_OP_rnn,
                                         .is_gradient = 1,
                                         .gates = 1,
                                         .states = G_STATES,

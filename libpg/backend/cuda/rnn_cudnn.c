@@ -29,8 +29,8 @@ static cudnnDataType_t data_type(pgk_type t)
 /* Float32 that is not to be TF32 has to be asked for. */
 static cudnnMathType_t math_of(const pg__dev *d, const pg__dnn_rnn *r)
 {
-    return r->type == PGK_F32 && d->opts.precision == PG__FLOAT32 ? CUDNN_FMA_MATH
-                                                                  : CUDNN_TENSOR_OP_MATH;
+    return r->type == PGK_F32 && d->opts.precision == PG_FLOAT32 ? CUDNN_FMA_MATH
+                                                                 : CUDNN_TENSOR_OP_MATH;
 }
 
 static cudnnStatus_t describe(pg__dnn_rnn_plan *p, const pg__dev *d, const pg__dnn_rnn *r,
@@ -44,9 +44,9 @@ static cudnnStatus_t describe(pg__dnn_rnn_plan *p, const pg__dev *d, const pg__d
     TRY(cudnnCreateRNNDescriptor(&p->rnn));
     TRY(cudnnSetRNNDescriptor_v8(
         p->rnn, CUDNN_RNN_ALGO_STANDARD, modes[r->cell],
-        r->cell == PG__DNN_GRU ? CUDNN_RNN_SINGLE_REC_BIAS : CUDNN_RNN_NO_BIAS,
-        CUDNN_UNIDIRECTIONAL, adds ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT,
-        math_of(d, r), (int32_t)r->features, units, units, 1, NULL, CUDNN_RNN_PADDED_IO_ENABLED));
+        r->cell == PG_DNN_GRU ? CUDNN_RNN_SINGLE_REC_BIAS : CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
+        adds ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, math_of(d, r),
+        (int32_t)r->features, units, units, 1, NULL, CUDNN_RNN_PADDED_IO_ENABLED));
     TRY(cudnnCreateRNNDataDescriptor(&p->x));
     TRY(cudnnSetRNNDataDescriptor(p->x, type, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED, steps,
                                   rows, (int)r->features, lengths, NULL));
@@ -111,7 +111,7 @@ pg_status pg__dnn_rnn_new(pg__dnn_rnn_plan **out, pg__dev *d, const pg__dnn_rnn 
     for (size_t k = 0; k < r->rows; k++)
         lengths[k] = (int)r->steps;
     p->trains = trains;
-    p->has_cells = r->cell == PG__DNN_LSTM;
+    p->has_cells = r->cell == PG_DNN_LSTM;
     (void)pg__rt_stream(d->rt);
     s = describe(p, d, r, lengths);
     if (s == CUDNN_STATUS_SUCCESS)

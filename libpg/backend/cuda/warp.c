@@ -9,7 +9,7 @@ PG_CUDA_PREPARE(prepare_uniform)
     const uint64_t columns = attrs->to.d[1];
     pgk_uniform a = {.columns = pg__size_of(columns), .stream = attrs->stream};
     (void)needs;
-    for (size_t k = 0; k < PG__MAX_DRAWN; k++) {
+    for (size_t k = 0; k < PG_MAX_DRAWN; k++) {
         a.low[k] = (float)attrs->low[k];
         a.high[k] = (float)attrs->high[k];
     }

@@ -37,7 +37,7 @@ pg__pick_case pg__blas_case(const pg__blas_shape *s)
     c.bytes[0] = matrix_bytes(s, at ? s->k : s->m, at ? s->m : s->k, s->lda, s->stride_a, s->a);
     c.bytes[1] = matrix_bytes(s, bt ? s->n : s->k, bt ? s->k : s->n, s->ldb, s->stride_b, s->b);
     c.bytes[2] = matrix_bytes(s, s->m, s->n, s->ldc, s->stride_c, s->c);
-    c.bytes[3] = pgk_bytes(PGK_F32, s->epilogue == PG__BLAS_NONE ? 0 : s->n);
+    c.bytes[3] = pgk_bytes(PGK_F32, s->epilogue == PG_BLAS_NONE ? 0 : s->n);
     return c;
 }
 
@@ -56,13 +56,13 @@ pg__pick_case pg__dnn_case(const pg__dnn_conv *v)
         n_w *= a->kernel[k];
     }
     const size_t x =
-        pgk_bytes(v->kind == PG__DNN_DATA ? v->out_type : v->type, pg__dims_elems(&v->x));
+        pgk_bytes(v->kind == PG_DNN_DATA ? v->out_type : v->type, pg__dims_elems(&v->x));
     const size_t y =
-        pgk_bytes(v->kind == PG__DNN_FORWARD ? v->out_type : v->type, pg__dims_elems(&v->y));
-    const size_t w = pgk_bytes(v->kind == PG__DNN_FILTER ? v->out_type : v->type, n_w);
-    c.bytes[0] = v->kind == PG__DNN_DATA ? y : x;
-    c.bytes[1] = v->kind == PG__DNN_FILTER ? y : w;
-    c.bytes[2] = v->kind == PG__DNN_FORWARD ? y : v->kind == PG__DNN_DATA ? x : w;
+        pgk_bytes(v->kind == PG_DNN_FORWARD ? v->out_type : v->type, pg__dims_elems(&v->y));
+    const size_t w = pgk_bytes(v->kind == PG_DNN_FILTER ? v->out_type : v->type, n_w);
+    c.bytes[0] = v->kind == PG_DNN_DATA ? y : x;
+    c.bytes[1] = v->kind == PG_DNN_FILTER ? y : w;
+    c.bytes[2] = v->kind == PG_DNN_FORWARD ? y : v->kind == PG_DNN_DATA ? x : w;
     c.bytes[3] = pgk_bytes(PGK_F32, v->bias ? filters : 0);
     return c;
 }

@@ -42,8 +42,8 @@ pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress 
 
 /* When to relink a copy rather than write it afresh. */
 typedef enum pg__relink_when {
-    PG__RELINK_IF_CHEAPER,
-    PG__RELINK_IF_POSSIBLE /* for tests; in place there is no other way */
+    PG_RELINK_IF_CHEAPER,
+    PG_RELINK_IF_POSSIBLE /* for tests; in place there is no other way */
 } pg__relink_when;
 
 #endif

@@ -6,16 +6,16 @@
 #include "pg/err.h"
 
 typedef enum pg__bn_moving {
-    PG__BN_BIASED,       /* m v + (1-m) x with the batch's biased variance: 2.0, Keras 3 */
-    PG__BN_DEBIASED,     /* zero-debiased average, the variance as in 2.3: 2.1, 2.2 */
-    PG__BN_CORRECTED_2X, /* n/(n-(1+eps)), after the fused kernel's n/(n-1): 2.3 */
-    PG__BN_FUSED         /* n/(n-1) if TensorFlow's fused kernel runs, otherwise biased: tf.keras */
+    PG_BN_BIASED,       /* m v + (1-m) x with the batch's biased variance: 2.0, Keras 3 */
+    PG_BN_DEBIASED,     /* zero-debiased average, the variance as in 2.3: 2.1, 2.2 */
+    PG_BN_CORRECTED_2X, /* n/(n-(1+eps)), after the fused kernel's n/(n-1): 2.3 */
+    PG_BN_FUSED         /* n/(n-1) if TensorFlow's fused kernel runs, otherwise biased: tf.keras */
 } pg__bn_moving;
 
 typedef enum pg__bn_frozen {
-    PG__BN_FROZEN_INFERS, /* moving statistics, no update: tf.keras 2, Keras 3 */
-    PG__BN_FROZEN_MOVES,  /* normalises with the batch, statistics keep moving: 2.0 */
-    PG__BN_FROZEN_STANDS  /* normalises with the batch, statistics do not move: 2.1 to 2.3 */
+    PG_BN_FROZEN_INFERS, /* moving statistics, no update: tf.keras 2, Keras 3 */
+    PG_BN_FROZEN_MOVES,  /* normalises with the batch, statistics keep moving: 2.0 */
+    PG_BN_FROZEN_STANDS  /* normalises with the batch, statistics do not move: 2.1 to 2.3 */
 } pg__bn_frozen;
 
 typedef struct pg__rules {

@@ -14,32 +14,32 @@ typedef struct named_act {
 } named_act;
 
 static const named_act acts[] = {
-    {"relu", {PG__ACT_RELU, INFINITY, 0, 0}},
-    {"relu6", {PG__ACT_RELU, 6, 0, 0}},
-    {"leaky_relu", {PG__ACT_RELU, INFINITY, 0.2, 0}},
-    {"sigmoid", {PG__ACT_SIGMOID, 0, 0, 0}},
-    {"tanh", {PG__ACT_TANH, 0, 0, 0}},
-    {"elu", {PG__ACT_ELU, 1, 0, 0}},
-    {"selu", {PG__ACT_SELU, 0, 0, 0}},
-    {"softplus", {PG__ACT_SOFTPLUS, 0, 0, 0}},
-    {"softsign", {PG__ACT_SOFTSIGN, 0, 0, 0}},
-    {"exponential", {PG__ACT_EXPONENTIAL, 0, 0, 0}},
-    {"gelu", {PG__ACT_GELU, 0, 0, 0}},
-    {"gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}}, /* keras_nlp's and keras_hub's */
-    {"keras_hub>gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}},
-    {"keras_nlp>gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}},
-    {"swish", {PG__ACT_SWISH, 0, 0, 0}},
-    {"silu", {PG__ACT_SWISH, 0, 0, 0}},
-    {"mish", {PG__ACT_MISH, 0, 0, 0}},
+    {"relu", {PG_ACT_RELU, INFINITY, 0, 0}},
+    {"relu6", {PG_ACT_RELU, 6, 0, 0}},
+    {"leaky_relu", {PG_ACT_RELU, INFINITY, 0.2, 0}},
+    {"sigmoid", {PG_ACT_SIGMOID, 0, 0, 0}},
+    {"tanh", {PG_ACT_TANH, 0, 0, 0}},
+    {"elu", {PG_ACT_ELU, 1, 0, 0}},
+    {"selu", {PG_ACT_SELU, 0, 0, 0}},
+    {"softplus", {PG_ACT_SOFTPLUS, 0, 0, 0}},
+    {"softsign", {PG_ACT_SOFTSIGN, 0, 0, 0}},
+    {"exponential", {PG_ACT_EXPONENTIAL, 0, 0, 0}},
+    {"gelu", {PG_ACT_GELU, 0, 0, 0}},
+    {"gelu_approximate", {PG_ACT_GELU_TANH, 0, 0, 0}}, /* keras_nlp's and keras_hub's */
+    {"keras_hub>gelu_approximate", {PG_ACT_GELU_TANH, 0, 0, 0}},
+    {"keras_nlp>gelu_approximate", {PG_ACT_GELU_TANH, 0, 0, 0}},
+    {"swish", {PG_ACT_SWISH, 0, 0, 0}},
+    {"silu", {PG_ACT_SWISH, 0, 0, 0}},
+    {"mish", {PG_ACT_MISH, 0, 0, 0}},
 };
 
 static pg_status apply(pg__lowering *lw, const pg__act_attrs *a, pg__val x, pg__val *out,
                        pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, a, x, out, err));
-    if (a->kind == PG__ACT_SIGMOID)
-        PG_TRY(pg__set_logits(lw, *out, PG__SIGMOID_OF, x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, a, x, out, err));
+    if (a->kind == PG_ACT_SIGMOID)
+        PG_TRY(pg__set_logits(lw, *out, PG_SIGMOID_OF, x, err));
 done:
     return st;
 }
@@ -47,8 +47,8 @@ done:
 static pg_status apply_softmax(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_softmax, NULL, x, out, err));
-    PG_TRY(pg__set_logits(lw, *out, PG__SOFTMAX_OF, x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_softmax, NULL, x, out, err));
+    PG_TRY(pg__set_logits(lw, *out, PG_SOFTMAX_OF, x, err));
 done:
     return st;
 }
@@ -56,17 +56,17 @@ done:
 static pg__act_attrs hard_sigmoid(const pg__lowering *lw)
 {
     const int six = lw->opts->rules->hard_sigmoid_six;
-    return (pg__act_attrs){PG__ACT_HARD_SIGMOID, six ? 1.0 / 6 : 0.2, 0.5, 0};
+    return (pg__act_attrs){PG_ACT_HARD_SIGMOID, six ? 1.0 / 6 : 0.2, 0.5, 0};
 }
 
 /* x relu6(x + 3) / 6 */
 static pg_status apply_hard_silu(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
-    const pg__act_attrs a = {PG__ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0};
+    const pg__act_attrs a = {PG_ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0};
     pg__val gate;
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &a, x, &gate, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, gate, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &a, x, &gate, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, gate, out, err));
 done:
     return st;
 }
@@ -114,20 +114,20 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
 static int invertible(const pg__act_attrs *a)
 {
     switch (a->kind) {
-    case PG__ACT_RELU: return a->b == 0 && a->c == 0;
-    case PG__ACT_ELU: return a->a > 0;
-    case PG__ACT_SIGMOID:
-    case PG__ACT_TANH:
-    case PG__ACT_HARD_SIGMOID:
-    case PG__ACT_SELU:
-    case PG__ACT_SOFTPLUS:
-    case PG__ACT_SOFTSIGN:
-    case PG__ACT_EXPONENTIAL: return 1;
-    case PG__ACT_GELU:
-    case PG__ACT_GELU_TANH:
-    case PG__ACT_SWISH:
-    case PG__ACT_MISH:
-    case PG__ACT_RSQRT: return 0;
+    case PG_ACT_RELU: return a->b == 0 && a->c == 0;
+    case PG_ACT_ELU: return a->a > 0;
+    case PG_ACT_SIGMOID:
+    case PG_ACT_TANH:
+    case PG_ACT_HARD_SIGMOID:
+    case PG_ACT_SELU:
+    case PG_ACT_SOFTPLUS:
+    case PG_ACT_SOFTSIGN:
+    case PG_ACT_EXPONENTIAL: return 1;
+    case PG_ACT_GELU:
+    case PG_ACT_GELU_TANH:
+    case PG_ACT_SWISH:
+    case PG_ACT_MISH:
+    case PG_ACT_RSQRT: return 0;
     }
     return 0;
 }
@@ -143,7 +143,7 @@ pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__j
     if (pg__json_type_of(which) == PG_J_NONE)
         name = fallback;
     if (pg__json_type_of(which) == PG_J_NULL || (name && strcmp(name, "linear") == 0)) {
-        *out = (pg__act_attrs){PG__ACT_RELU, INFINITY, 1, 0}; /* x on both sides of 0 */
+        *out = (pg__act_attrs){PG_ACT_RELU, INFINITY, 1, 0}; /* x on both sides of 0 */
         return PG_OK;
     }
     if (name && strcmp(name, "hard_sigmoid") == 0) {
@@ -165,7 +165,7 @@ pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__j
 static pg_status apply_relu(pg__lowering *lw, const pg__layer *l, const pg__json *config, pg__val x,
                             pg__val *out, pg_err *err)
 {
-    pg__act_attrs a = {.kind = PG__ACT_RELU};
+    pg__act_attrs a = {.kind = PG_ACT_RELU};
     pg_status st = PG_OK;
     PG_TRY(pg__config_num_or(&a.a, l, config, "max_value", INFINITY, err));
     PG_TRY(pg__config_num_or(&a.b, l, config, "negative_slope", 0, err));
@@ -179,7 +179,7 @@ done:
 static pg_status apply_leaky_relu(pg__lowering *lw, const pg__layer *l, const pg__json *config,
                                   pg__val x, pg__val *out, pg_err *err)
 {
-    pg__act_attrs a = {.kind = PG__ACT_RELU, .a = INFINITY};
+    pg__act_attrs a = {.kind = PG_ACT_RELU, .a = INFINITY};
     pg_status st = PG_OK;
     PG_TRY(pg__config_num_or(&a.b, l, config, "alpha", 0.3, err));
     PG_TRY(pg__config_num_or(&a.b, l, config, "negative_slope", a.b, err));
@@ -191,7 +191,7 @@ done:
 static pg_status apply_elu(pg__lowering *lw, const pg__layer *l, const pg__json *config, pg__val x,
                            pg__val *out, pg_err *err)
 {
-    pg__act_attrs a = {.kind = PG__ACT_ELU};
+    pg__act_attrs a = {.kind = PG_ACT_ELU};
     pg_status st = PG_OK;
     PG_TRY(pg__config_num_or(&a.a, l, config, "alpha", 1, err));
     PG_TRY(apply(lw, &a, x, out, err));
@@ -204,7 +204,7 @@ static pg_status apply_thresholded_relu(pg__lowering *lw, const pg__layer *l,
                                         const pg__json *config, pg__val x, pg__val *out,
                                         pg_err *err)
 {
-    pg__act_attrs a = {.kind = PG__ACT_RELU, .a = INFINITY};
+    pg__act_attrs a = {.kind = PG_ACT_RELU, .a = INFINITY};
     pg_status st = PG_OK;
     PG_TRY(pg__config_num_or(&a.c, l, config, "theta", 1, err));
     PG_TRY(apply(lw, &a, x, out, err));

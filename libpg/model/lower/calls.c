@@ -69,7 +69,7 @@ pg__val pg__operand(const pg__lowering *lw, const pg__val *in, size_t n_in, cons
         if (arg ? strcmp(arg, name) == 0 : position-- == 0)
             return in[k];
     }
-    return PG__NO_VAL;
+    return PG_NO_VAL;
 }
 
 /* The operand that a mask is for. */
@@ -96,7 +96,7 @@ static pg_status set_own_mask(pg__lowering *lw, pg__val *v, pg__val mask, pg_err
 {
     const pg__reshape_attrs same = {.to = *pg__dims_at(lw, *v)};
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_reshape, &same, *v, v, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_reshape, &same, *v, v, err));
     PG_TRY(pg__lower_as_real(lw, mask, &mask, err));
     PG_TRY(pg__set_mask(lw, *v, mask, err));
 done:
@@ -139,9 +139,9 @@ pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, c
         if (!pg__is_mask_arg(call->args[k]))
             continue;
         const size_t to = target_of(call->args[k], place_of(call, nth++), args, kept);
-        if (all[k] == PG__NO_VAL)
+        if (all[k] == PG_NO_VAL)
             continue;
-        *given |= pg__mask_of(lw, in[to]) == PG__NO_VAL;
+        *given |= pg__mask_of(lw, in[to]) == PG_NO_VAL;
         PG_TRY(set_own_mask(lw, &in[to], all[k], err));
     }
     *n = kept;

@@ -82,8 +82,8 @@ pg_status pg__input_shape(pg__dims *out, pg__elem *elem, const pg__model *m, con
     const pg__json *built = pg__json_get(m->config, "build_input_shape");
     *elem = is_integer(pg__json_get_str(l->config, "dtype")) ||
                     feeds_embedding(m, (size_t)(l - m->layers), 0)
-                ? PG__INT
-                : PG__REAL;
+                ? PG_ELEM_INT
+                : PG_ELEM_REAL;
     if (l->model && m->sequential && l->model->n_inputs > 0 &&
         !built) /* the first layer is a model */
         return pg__input_shape(out, elem, l->model, &l->model->layers[l->model->inputs[0].layer],

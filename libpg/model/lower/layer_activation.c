@@ -63,7 +63,7 @@ static pg_status alpha_shape(pg__dims *out, const pg__layer *l, const pg__dims *
 pg_status pg__lower_prelu(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                           pg__results *out, pg_err *err)
 {
-    const pg__act_attrs relu = {.kind = PG__ACT_RELU, .a = INFINITY};
+    const pg__act_attrs relu = {.kind = PG_ACT_RELU, .a = INFINITY};
     const pg__affine_attrs minus = {-1, 0};
     pg__tape *t = &lw->to->tape;
     pg__dims shape;
@@ -72,12 +72,12 @@ pg_status pg__lower_prelu(pg__lowering *lw, const pg__layer *l, const pg__val *i
     PG_TRY(pg__lower_one_input(l, n_in, err));
     PG_TRY(alpha_shape(&shape, l, pg__dims_at(lw, in[0]), err));
     PG_TRY(pg__lower_param(lw, "alpha", shape.rank, shape.d, &alpha, err));
-    PG_TRY(pg__emit1(t, PG__OP_act, &relu, in[0], &above, err));
-    PG_TRY(pg__emit1(t, PG__OP_affine, &minus, in[0], &below, err));
-    PG_TRY(pg__emit1(t, PG__OP_act, &relu, below, &below, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, below, alpha, &below, err));
+    PG_TRY(pg__emit1(t, PG_OP_act, &relu, in[0], &above, err));
+    PG_TRY(pg__emit1(t, PG_OP_affine, &minus, in[0], &below, err));
+    PG_TRY(pg__emit1(t, PG_OP_act, &relu, below, &below, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, below, alpha, &below, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, above, below, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, above, below, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;
@@ -87,7 +87,7 @@ done:
 pg_status pg__lower_parametric_softplus(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                         size_t n_in, pg__results *out, pg_err *err)
 {
-    const pg__act_attrs softplus = {.kind = PG__ACT_SOFTPLUS};
+    const pg__act_attrs softplus = {.kind = PG_ACT_SOFTPLUS};
     pg__dims shape;
     pg__val alphas, betas, y;
     pg_status st = PG_OK;
@@ -95,10 +95,10 @@ pg_status pg__lower_parametric_softplus(pg__lowering *lw, const pg__layer *l, co
     PG_TRY(alpha_shape(&shape, l, pg__dims_at(lw, in[0]), err));
     PG_TRY(pg__lower_param(lw, "alphas", shape.rank, shape.d, &alphas, err));
     PG_TRY(pg__lower_param(lw, "betas", shape.rank, shape.d, &betas, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, in[0], betas, &y, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &softplus, y, &y, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, in[0], betas, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &softplus, y, &y, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, y, alphas, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, y, alphas, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;
@@ -107,11 +107,11 @@ done:
 /* relu(x), relu(-x) */
 static pg_status halves(pg__lowering *lw, pg__val x, pg__val *above, pg__val *below, pg_err *err)
 {
-    const pg__act_attrs relu = {.kind = PG__ACT_RELU, .a = INFINITY};
+    const pg__act_attrs relu = {.kind = PG_ACT_RELU, .a = INFINITY};
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &relu, x, above, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 0}, x, below, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &relu, *below, below, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &relu, x, above, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &(pg__affine_attrs){-1, 0}, x, below, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &relu, *below, below, err));
 done:
     return st;
 }
@@ -130,18 +130,18 @@ pg_status pg__lower_srelu(pg__lowering *lw, const pg__layer *l, const pg__val *i
     for (size_t k = 0; k < 4; k++)
         PG_TRY(pg__lower_param(lw, names[k], shape.rank, shape.d, &p[k], err));
     PG_TRY(halves(lw, p[2], &width, &other, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, width, other, &width, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, in[0], p[0], &u, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, width, other, &width, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, in[0], p[0], &u, err));
     PG_TRY(halves(lw, u, &above, &below, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, u, width, &beyond, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, u, width, &beyond, err));
     PG_TRY(halves(lw, beyond, &beyond, &other, err));
-    PG_TRY(pg__lower_binary(lw, PG__MINIMUM, above, width, &above, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, below, p[1], &below, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, beyond, p[3], &beyond, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, above, p[0], &u, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, u, below, &u, err));
+    PG_TRY(pg__lower_binary(lw, PG_MINIMUM, above, width, &above, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, below, p[1], &below, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, beyond, p[3], &beyond, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, above, p[0], &u, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, u, below, &u, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__ADD, u, beyond, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, u, beyond, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;

@@ -37,7 +37,7 @@ pg_status pg__lower_layer_scale(pg__lowering *lw, const pg__layer *l, const pg__
     PG_TRY(pg__config_dim(&dim, l, "projection_dim", err));
     PG_TRY(pg__lower_param(lw, "gamma", 1, &dim, &gamma, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, in[0], gamma, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, in[0], gamma, &out->v[0], err));
 done:
     return st;
 }
@@ -55,9 +55,9 @@ pg_status pg__lower_custom_scale(pg__lowering *lw, const pg__layer *l, const pg_
         PG_FAIL(PG_E_FORMAT, "%s: %s takes two tensors, is called with %zu", PG_SHOW(l->name),
                 l->class_name, n_in);
     PG_TRY(pg__config_num_or(&a.scale, l, l->config, "scale", 1, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &a, in[1], &scaled, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &a, in[1], &scaled, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__ADD, in[0], scaled, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, in[0], scaled, &out->v[0], err));
 done:
     return st;
 }

@@ -108,7 +108,7 @@ static pg_status project(pg__lowering *lw, const mha *m, const char *sub, pg__va
 {
     const char *outer = lw->sub;
     uint64_t flat[2] = {1, 1};
-    pg__val in[3] = {x, PG__NO_VAL, PG__NO_VAL};
+    pg__val in[3] = {x, PG_NO_VAL, PG_NO_VAL};
     pg_status st = PG_OK;
     lw->sub = sub;
     for (uint32_t i = 0; i < rank; i++)
@@ -120,7 +120,7 @@ static pg_status project(pg__lowering *lw, const mha *m, const char *sub, pg__va
         PG_TRY(pg__lower_param(lw, "bias", rank - n_in, kernel + n_in, &in[2], err));
         PG_TRY(pg__lower_reshape(lw, in[2], &vector, &in[2], err));
     }
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, in, 3, out, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_dense, NULL, in, 3, out, err));
 done:
     lw->sub = outer;
     return st;
@@ -180,7 +180,7 @@ static pg_status flat_steps(pg__lowering *lw, const mha *m, pg__val *x, pg_err *
     pg_status st = PG_OK;
     if (d.rank != m->rank || d.rank < 3 || d.d[d.rank - 1] == PG_DIM_ANY)
         return pg_fail(err, PG_E_MISMATCH, "input %s is not (rows, steps, features)", PG_SHAPE(&d));
-    if (d.rank > 3 && pg__mask_of(lw, *x) != PG__NO_VAL)
+    if (d.rank > 3 && pg__mask_of(lw, *x) != PG_NO_VAL)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "%s: masks of inputs with several axes of steps are not supported",
                        PG_SHOW(m->l->name));
@@ -231,7 +231,7 @@ static pg_status repeat_heads(pg__lowering *lw, const mha *m, uint64_t size, pg_
     const pg__dims to =
         pg__dims_of(3, (const uint64_t[]){d.d[0], d.d[1], pg__dim_mul(m->heads, size)});
     PG_TRY(pg__lower_reshape(lw, *x, &apart, x, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &all, *x, x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_spread, &all, *x, x, err));
     PG_TRY(pg__lower_reshape(lw, *x, &to, x, err));
 done:
     return st;
@@ -305,11 +305,11 @@ static pg_status flat_mask(pg__lowering *lw, const mha *m, const pg__dims *score
                            pg_err *err)
 {
     const uint32_t n_steps = 2 * m->n_attended, n_lead = 2 + m->n_apart;
-    const pg__dims d = *mask == PG__NO_VAL ? *scores : *pg__dims_at(lw, *mask);
+    const pg__dims d = *mask == PG_NO_VAL ? *scores : *pg__dims_at(lw, *mask);
     pg__dims whole = {.rank = scores->rank};
     pg__spread_attrs all = {.to = *scores};
     pg_status st = PG_OK;
-    if (*mask == PG__NO_VAL || (m->n_apart == 0 && m->n_attended == 1))
+    if (*mask == PG_NO_VAL || (m->n_apart == 0 && m->n_attended == 1))
         return PG_OK;
     if (d.rank < n_steps + 1 || d.rank > scores->rank)
         return pg_fail(err, PG_E_MISMATCH, "attention mask %s does not fit scores %s", PG_SHAPE(&d),
@@ -326,7 +326,7 @@ static pg_status flat_mask(pg__lowering *lw, const mha *m, const pg__dims *score
         flat.d[2 + (i >= m->n_attended)] =
             pg__dim_mul(flat.d[2 + (i >= m->n_attended)], scores->d[n_lead + i]);
     PG_TRY(pg__lower_reshape(lw, *mask, &whole, mask, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &all, *mask, mask, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_spread, &all, *mask, mask, err));
     PG_TRY(pg__lower_reshape(lw, *mask, &flat, mask, err));
 done:
     return st;
@@ -355,9 +355,9 @@ pg_status pg__lower_multi_head(pg__lowering *lw, const pg__layer *l, const pg__v
     pg__dims scores;
     mha m;
     pg_status st = PG_OK;
-    if (q == PG__NO_VAL || v == PG__NO_VAL)
+    if (q == PG_NO_VAL || v == PG_NO_VAL)
         PG_FAIL(PG_E_FORMAT, "%s: is called without query and value", PG_SHOW(l->name));
-    k = k == PG__NO_VAL ? v : k;
+    k = k == PG_NO_VAL ? v : k;
     const pg__dims query = *pg__dims_at(lw, q);
     PG_TRY(read_mha(&m, l, query.rank, err));
     const pg__val from[] = {q, k, v};
@@ -365,7 +365,7 @@ pg_status pg__lower_multi_head(pg__lowering *lw, const pg__layer *l, const pg__v
                            [4] = pg__mask_of(lw, v),
                            [5] = pg__mask_of(lw, k),
                            [6] = pg__operand(lw, in, n_in, "attention_mask", 3),
-                           [7] = PG__NO_VAL};
+                           [7] = PG_NO_VAL};
     const pg__attention_attrs a = {
         .heads = m.heads,
         .scale = 1 / sqrt((double)m.key),
@@ -383,7 +383,7 @@ pg_status pg__lower_multi_head(pg__lowering *lw, const pg__layer *l, const pg__v
     PG_TRY(score_dims(&m, &query, pg__dims_at(lw, k), &scores, err));
     PG_TRY(flat_mask(lw, &m, &scores, &operands[6], err));
     PG_TRY(factors_of(lw, &m, &query, operands[0], operands[1], &operands[7], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_attention, &a, operands, 8, results, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_attention, &a, operands, 8, results, err));
     PG_TRY(project_back(lw, &m, results[0], &query, &out->v[0], err));
     out->n = 1;
     PG_TRY(pg__pass_mask(lw, q, out->v[0], err));

@@ -28,7 +28,7 @@ static pg_status draw(pg__lowering *lw, pg__val x, pg__uniform_attrs *a, uint64_
     a->to =
         pg__dims_of(2, (const uint64_t[]){a->rows_share ? 1 : pg__dims_at(lw, x)->d[0], columns});
     PG_TRY(pg__lower_step(lw, &step, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_uniform, a, step, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_uniform, a, step, out, err));
 done:
     return st;
 }
@@ -72,7 +72,7 @@ static pg_status read_fill(pg__warp_attrs *a, const pg__layer *l, pg_err *err)
     static const char *const fills[] = {"constant", "nearest", "reflect", "wrap"};
     const char *fill = pg__json_get_str(l->config, "fill_mode");
     const char *how = pg__json_get_str(l->config, "interpolation");
-    a->fill = PG__FILL_REFLECT;
+    a->fill = PG_FILL_REFLECT;
     if (pg__config_has(l, "fill_mode")) {
         size_t i = 0;
         while (i < 4 && !(fill && strcmp(fill, fills[i]) == 0))
@@ -98,7 +98,7 @@ static pg_status begin(pg__lowering *lw, const pg__layer *l, const pg__val *in, 
 {
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
-    *x = PG__NO_VAL;
+    *x = PG_NO_VAL;
     out->n = 1;
     out->v[0] = in[0];
     if (pg__dims_at(lw, in[0])->rank != 4)
@@ -119,12 +119,12 @@ static pg_status move(pg__lowering *lw, const pg__layer *l, pg__warp_attrs *a, p
     if (tape(lw)->values[x].needs_grad)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: %s after trainable layers is not supported",
                 PG_SHOW(l->name), l->class_name);
-    if (a->kind != PG__WARP_CROP) {
+    if (a->kind != PG_WARP_CROP) {
         a->size[0] = d->d[1];
         a->size[1] = d->d[2];
     }
     PG_TRY(draw(lw, x, u, columns, &drawn, err));
-    PG_TRY(pg__emit2(tape(lw), PG__OP_warp, a, x, drawn, &y, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_warp, a, x, drawn, &y, err));
     PG_TRY(pg__from_channels_last(lw, l, y, &out->v[0], err));
 done:
     return st;
@@ -139,7 +139,7 @@ pg_status pg__lower_random_flip(pg__lowering *lw, const pg__layer *l, const pg__
         !pg__config_has(l, "mode") || (mode && strcmp(mode, "horizontal_and_vertical") == 0);
     const int across = both || (mode && strcmp(mode, "horizontal") == 0);
     const int down = both || (mode && strcmp(mode, "vertical") == 0);
-    pg__warp_attrs a = {.kind = PG__WARP_FLIP, .fill = PG__FILL_NEAREST, .nearest = 1};
+    pg__warp_attrs a = {.kind = PG_WARP_FLIP, .fill = PG_FILL_NEAREST, .nearest = 1};
     pg__uniform_attrs u = {.low = {across ? 0 : 1, down ? 0 : 1}, .high = {1, 1}};
     pg__val x;
     pg_status st = PG_OK;
@@ -148,7 +148,7 @@ pg_status pg__lower_random_flip(pg__lowering *lw, const pg__layer *l, const pg__
                 "%s: \"mode\" must be one of horizontal, vertical, horizontal_and_vertical",
                 PG_SHOW(l->name));
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x != PG__NO_VAL)
+    if (x != PG_NO_VAL)
         PG_TRY(move(lw, l, &a, x, &u, both && lw->opts->rules->keras3 ? 1 : 2, out, err));
 done:
     return st;
@@ -157,7 +157,7 @@ done:
 pg_status pg__lower_random_translation(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                        size_t n_in, pg__results *out, pg_err *err)
 {
-    pg__warp_attrs a = {.kind = PG__WARP_SHIFT};
+    pg__warp_attrs a = {.kind = PG_WARP_SHIFT};
     double height[2], width[2];
     pg__val x;
     pg_status st = PG_OK;
@@ -166,7 +166,7 @@ pg_status pg__lower_random_translation(pg__lowering *lw, const pg__layer *l, con
     PG_TRY(read_fill(&a, l, err));
     pg__uniform_attrs u = {.low = {width[0], height[0]}, .high = {width[1], height[1]}};
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x != PG__NO_VAL)
+    if (x != PG_NO_VAL)
         PG_TRY(move(lw, l, &a, x, &u, 2, out, err));
 done:
     return st;
@@ -175,7 +175,7 @@ done:
 pg_status pg__lower_random_rotation(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                     size_t n_in, pg__results *out, pg_err *err)
 {
-    pg__warp_attrs a = {.kind = PG__WARP_TURN};
+    pg__warp_attrs a = {.kind = PG_WARP_TURN};
     double factor[2];
     pg__val x;
     pg_status st = PG_OK;
@@ -183,12 +183,12 @@ pg_status pg__lower_random_rotation(pg__lowering *lw, const pg__layer *l, const 
     PG_TRY(read_fill(&a, l, err));
     pg__uniform_attrs u = {.low = {factor[0] * turn}, .high = {factor[1] * turn}};
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x != PG__NO_VAL && pg__is_channels_first(l))
+    if (x != PG_NO_VAL && pg__is_channels_first(l))
         PG_FAIL(PG_E_UNSUPPORTED,
                 "%s: RandomRotation with channels_first, where Keras draws an angle for each "
                 "channel, is not supported",
                 PG_SHOW(l->name));
-    if (x != PG__NO_VAL)
+    if (x != PG_NO_VAL)
         PG_TRY(move(lw, l, &a, x, &u, 1, out, err));
 done:
     return st;
@@ -199,7 +199,7 @@ pg_status pg__lower_random_zoom(pg__lowering *lw, const pg__layer *l, const pg__
                                 size_t n_in, pg__results *out, pg_err *err)
 {
     const int apart = pg__config_has(l, "width_factor");
-    pg__warp_attrs a = {.kind = PG__WARP_ZOOM};
+    pg__warp_attrs a = {.kind = PG_WARP_ZOOM};
     double height[2], width[2];
     pg__val x;
     pg_status st = PG_OK;
@@ -209,7 +209,7 @@ pg_status pg__lower_random_zoom(pg__lowering *lw, const pg__layer *l, const pg__
     pg__uniform_attrs u = {.low = {1 + width[0], 1 + height[0]},
                            .high = {1 + width[1], 1 + height[1]}};
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x != PG__NO_VAL)
+    if (x != PG_NO_VAL)
         PG_TRY(move(lw, l, &a, x, &u, apart ? 2 : 1, out, err));
 done:
     return st;
@@ -230,7 +230,7 @@ static pg_status keras3_crop(pg__lowering *lw, pg__val x, const uint64_t size[2]
         window[i] = n[i] - first[i] < size[i] ? n[i] - first[i] : size[i];
     }
     PG_TRY(pg__lower_window(lw, x, first, window, out, err));
-    PG_TRY(pg__lower_resample(lw, PG__BILINEAR, *out, size, out, err));
+    PG_TRY(pg__lower_resample(lw, PG_BILINEAR, *out, size, out, err));
 done:
     return st;
 }
@@ -241,7 +241,7 @@ pg_status pg__lower_random_crop(pg__lowering *lw, const pg__layer *l, const pg__
                                 size_t n_in, pg__results *out, pg_err *err)
 {
     const uint64_t more = lw->opts->rules->keras3 ? 1 : 0;
-    pg__warp_attrs a = {.kind = PG__WARP_CROP, .fill = PG__FILL_NEAREST, .nearest = 1};
+    pg__warp_attrs a = {.kind = PG_WARP_CROP, .fill = PG_FILL_NEAREST, .nearest = 1};
     pg__uniform_attrs u = {.rows_share = 1};
     pg__val x;
     pg_status st = PG_OK;
@@ -259,7 +259,7 @@ pg_status pg__lower_random_crop(pg__lowering *lw, const pg__layer *l, const pg__
     if (h > INT32_MAX || w > INT32_MAX)
         PG_FAIL(PG_E_MISMATCH, "input %s is too large", PG_SHAPE(pg__dims_at(lw, x)));
     PG_TRY(lw->opts->rules->keras3 ? keras3_crop(lw, x, a.size, &x, err)
-                                   : pg__lower_smart_resize(lw, PG__BILINEAR, x, a.size, &x, err));
+                                   : pg__lower_smart_resize(lw, PG_BILINEAR, x, a.size, &x, err));
     PG_TRY(pg__from_channels_last(lw, l, x, &out->v[0], err));
 done:
     return st;
@@ -287,9 +287,9 @@ static pg_status clip(pg__lowering *lw, pg__val x, double least, double most, pg
     pg__val bound;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_constant(lw, &scalar, &least, &bound, err));
-    PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, x, bound, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MAXIMUM, x, bound, out, err));
     PG_TRY(pg__lower_constant(lw, &scalar, &most, &bound, err));
-    PG_TRY(pg__lower_binary(lw, PG__MINIMUM, *out, bound, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MINIMUM, *out, bound, out, err));
 done:
     return st;
 }
@@ -309,17 +309,17 @@ pg_status pg__lower_random_contrast(pg__lowering *lw, const pg__layer *l, const 
     if (!is_list)
         factor[0] = v3 ? 0 : factor[1];
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x == PG__NO_VAL)
+    if (x == PG_NO_VAL)
         goto done;
     const pg__dims *d = pg__dims_at(lw, x);
     const pg__spread_attrs one = {.to = pg__dims_of(4, (const uint64_t[]){d->d[0], 1, 1, d->d[3]})};
     share.scale = 1 / (double)pg__dim_mul(d->d[1], d->d[2]);
     PG_TRY(one_each(lw, x, 1 - factor[0], 1 + factor[1], !v3, &f, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &one, x, &mean, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &share, mean, &mean, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, x, mean, &x, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, f, &x, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, x, mean, &x, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &one, x, &mean, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &share, mean, &mean, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, x, mean, &x, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, f, &x, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, x, mean, &x, err));
     PG_TRY(clip(lw, x, 0, 255, &x, err));
     PG_TRY(pg__from_channels_last(lw, l, x, &out->v[0], err));
 done:
@@ -336,11 +336,11 @@ pg_status pg__lower_random_brightness(pg__lowering *lw, const pg__layer *l, cons
     if (pg__config_has(l, "value_range"))
         PG_TRY(read_range(range, l, "value_range", -1e30, 1e30, err));
     PG_TRY(begin(lw, l, in, n_in, &x, out, err));
-    if (x == PG__NO_VAL)
+    if (x == PG_NO_VAL)
         goto done;
     const double wide = range[1] - range[0];
     PG_TRY(one_each(lw, x, factor[0] * wide, factor[1] * wide, 0, &delta, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, x, delta, &x, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, x, delta, &x, err));
     PG_TRY(clip(lw, x, range[0], range[1], &x, err));
     PG_TRY(pg__from_channels_last(lw, l, x, &out->v[0], err));
 done:

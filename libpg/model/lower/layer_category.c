@@ -37,8 +37,8 @@ static pg_status is_zero(pg__lowering *lw, pg__val v, pg__val *out, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(with_axis(pg__dims_at(lw, v), 1, &alone, err));
     PG_TRY(pg__lower_reshape(lw, v, &alone, &v, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_mask_steps, &zero, v, out, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &opposite, *out, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_mask_steps, &zero, v, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &opposite, *out, out, err));
 done:
     return st;
 }
@@ -54,7 +54,7 @@ static pg_status less_each(pg__lowering *lw, pg__val x, const double *keys, uint
     PG_TRY(with_axis(pg__dims_at(lw, x), 1, &alone, err));
     PG_TRY(pg__lower_reshape(lw, x, &alone, &x, err));
     PG_TRY(pg__lower_constant(lw, &list, keys, &k, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, x, k, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, x, k, out, err));
 done:
     return st;
 }
@@ -80,7 +80,7 @@ static pg_status sum_over(pg__lowering *lw, pg__val x, uint32_t axis, pg__val *o
     for (uint32_t i = axis + 1; i < to.rank; i++)
         to.d[i - 1] = to.d[i];
     to.rank--;
-    PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &one, x, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &one, x, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &to, out, err));
 done:
     return st;
@@ -137,16 +137,16 @@ static pg_status encode(pg__lowering *lw, const pg__layer *l, mode how, pg__val 
     for (uint64_t i = 0; i < depth; i++)
         keys[i] = (double)i;
     PG_TRY(equal_to(lw, x, keys, depth, out, err));
-    if (weights != PG__NO_VAL) {
+    if (weights != PG_NO_VAL) {
         PG_TRY(with_axis(pg__dims_at(lw, weights), 1, &wide, err));
         PG_TRY(pg__lower_reshape(lw, weights, &wide, &weights, err));
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *out, weights, out, err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *out, weights, out, err));
     }
     if (how != ONE_HOT || alone)
         PG_TRY(sum_over(lw, *out, d.rank - 1, out, err));
     if (how == MULTI_HOT) {
         PG_TRY(pg__lower_constant(lw, &scalar, &one, &most, err));
-        PG_TRY(pg__lower_binary(lw, PG__MINIMUM, *out, most, out, err));
+        PG_TRY(pg__lower_binary(lw, PG_MINIMUM, *out, most, out, err));
     }
 done:
     pg__mem_free(keys);
@@ -171,7 +171,7 @@ pg_status pg__lower_category_encoding(pg__lowering *lw, const pg__layer *l, cons
     PG_TRY(read_mode(&how, l, MULTI_HOT, err));
     PG_TRY(pg__config_dim(&depth, l, key, err));
     const pg__val weights = pg__operand(lw, in, n_in, "count_weights", 1);
-    if (how == AS_INT || n_in > 2 || (n_in == 2 && (weights == PG__NO_VAL || how != COUNT)))
+    if (how == AS_INT || n_in > 2 || (n_in == 2 && (weights == PG_NO_VAL || how != COUNT)))
         PG_FAIL(PG_E_FORMAT, "%s: \"output_mode\" does not fit a call with %zu tensors",
                 PG_SHOW(l->name), n_in);
     PG_TRY(whole(lw, in[0], &x, err));
@@ -206,9 +206,9 @@ pg_status pg__lower_hashing(pg__lowering *lw, const pg__layer *l, const pg__val 
     a.mask = (int32_t)mask;
     a.buckets = n - (a.has_mask ? 1 : 0);
     PG_TRY(pg__lower_as_ids(lw, in[0], &x, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_hash_ids, &a, x, &x, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_hash_ids, &a, x, &x, err));
     out->n = 1;
-    PG_TRY(encode(lw, l, how, x, n, PG__NO_VAL, &out->v[0], err));
+    PG_TRY(encode(lw, l, how, x, n, PG_NO_VAL, &out->v[0], err));
 done:
     return st;
 }
@@ -246,7 +246,7 @@ static pg_status reached(pg__lowering *lw, pg__val x, const double *at, uint64_t
     pg_status st = PG_OK;
     PG_TRY(less_each(lw, x, at, n, out, err));
     PG_TRY(pg__lower_constant(lw, &scalar, &none, &zero, err));
-    PG_TRY(pg__lower_binary(lw, PG__MINIMUM, *out, zero, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MINIMUM, *out, zero, out, err));
     PG_TRY(is_zero(lw, *out, out, err));
     PG_TRY(sum_over(lw, *out, pg__dims_at(lw, *out)->rank - 1, out, err));
 done:
@@ -273,9 +273,9 @@ pg_status pg__lower_discretization(pg__lowering *lw, const pg__layer *l, const p
     for (uint64_t i = 0; i < n; i++)
         at[i] = (double)(float)at[i];
     PG_TRY(n > 0 ? reached(lw, in[0], at, n, &x, err)
-                 : pg__emit1(tape(lw), PG__OP_affine, &nothing, in[0], &x, err));
+                 : pg__emit1(tape(lw), PG_OP_affine, &nothing, in[0], &x, err));
     out->n = 1;
-    PG_TRY(encode(lw, l, how, x, n + 1, PG__NO_VAL, &out->v[0], err));
+    PG_TRY(encode(lw, l, how, x, n + 1, PG_NO_VAL, &out->v[0], err));
 done:
     pg__mem_free(at);
     return st;
@@ -378,14 +378,14 @@ static pg_status find_keys(const lookup *t, pg__lowering *lw, pg__val x, pg__val
         numbers[i] = base + (double)i - missing;
     PG_TRY(equal_to(lw, x, t->keys + t->first, n, out, err));
     PG_TRY(pg__lower_constant(lw, &column, numbers, &w, err));
-    PG_TRY(pg__emit2(tape(lw), PG__OP_dense, NULL, *out, w, out, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_dense, NULL, *out, w, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &d, out, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &shift, *out, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &shift, *out, out, err));
     if (t->has_mask) {
         PG_TRY(equal_to(lw, x, &t->mask, 1, &masked, err));
         PG_TRY(pg__lower_reshape(lw, masked, &d, &masked, err));
-        PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &mask, masked, &masked, err));
-        PG_TRY(pg__lower_binary(lw, PG__ADD, *out, masked, out, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &mask, masked, &masked, err));
+        PG_TRY(pg__lower_binary(lw, PG_ADD, *out, masked, out, err));
     }
 done:
     pg__mem_free(numbers);
@@ -407,7 +407,7 @@ pg_status pg__lower_integer_lookup(pg__lowering *lw, const pg__layer *l, const p
     PG_TRY(whole(lw, in[0], &x, err));
     PG_TRY(find_keys(&t, lw, x, &x, err));
     out->n = 1;
-    PG_TRY(encode(lw, l, t.how, x, depth, PG__NO_VAL, &out->v[0], err));
+    PG_TRY(encode(lw, l, t.how, x, depth, PG_NO_VAL, &out->v[0], err));
 done:
     pg__mem_free(t.keys);
     return st;

@@ -189,7 +189,7 @@ static pg_status read_steps(image *m, const pg__layer *l, pg_err *err)
                 PG_SHOW(l->name), strides);
     PG_TRY(pg__config_dim_or(&m->a.groups, l, "groups", 1, err));
     PG_TRY(pg__config_padding(&m->padding, l, err));
-    if (m->padding == PG__PAD_CAUSAL && c->rank != 1)
+    if (m->padding == PG_PAD_CAUSAL && c->rank != 1)
         PG_FAIL(PG_E_FORMAT, "%s: causal padding has one dimension", PG_SHOW(l->name));
 done:
     return st;
@@ -220,10 +220,10 @@ static pg_status read_image(image *m, pg__lowering *lw, const pg__layer *l, cons
                 PG_SHAPE(pg__dims_at(lw, in[0])));
     for (uint32_t i = 0; i < m->c.rank; i++) {
         m->a.kernel[i] = m->c.k[i];
-        if (m->padding == PG__PAD_SAME)
+        if (m->padding == PG_PAD_SAME)
             pg__pad_same(x->d[i + 1], reach_of(m, i), m->a.stride[i], &m->a.before[i],
                          &m->a.after[i]);
-        else if (m->padding == PG__PAD_CAUSAL)
+        else if (m->padding == PG_PAD_CAUSAL)
             m->a.before[i] = reach_of(m, i) - 1;
     }
 done:
@@ -268,7 +268,7 @@ pg_status pg__lower_conv(pg__lowering *lw, const pg__layer *l, const pg__val *in
                          pg__results *out, pg_err *err)
 {
     image m;
-    pg__val operands[3] = {PG__NO_VAL, PG__NO_VAL, PG__NO_VAL}, y;
+    pg__val operands[3] = {PG_NO_VAL, PG_NO_VAL, PG_NO_VAL}, y;
     pg_status st = PG_OK;
     PG_TRY(read_image(&m, lw, l, in, n_in, 1, err));
     operands[0] = m.x;
@@ -280,7 +280,7 @@ pg_status pg__lower_conv(pg__lowering *lw, const pg__layer *l, const pg__val *in
         lower_kernel(lw, &m.c, "kernel", m.channels / m.a.groups, m.c.filters, &operands[1], err));
     if (m.c.bias)
         PG_TRY(pg__lower_param(lw, "bias", 1, &m.c.filters, &operands[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_conv, &m.a, operands, 3, &y, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_conv, &m.a, operands, 3, &y, err));
     PG_TRY(finish(lw, l, y, out, err));
 done:
     return st;
@@ -292,7 +292,7 @@ static pg_status lower_depthwise(pg__lowering *lw, const pg__layer *l, image *m,
 {
     uint64_t multiplier;
     pg__dims kernel = pg__dims_of(m->c.rank, m->c.k);
-    pg__val operands[3] = {m->x, PG__NO_VAL, PG__NO_VAL};
+    pg__val operands[3] = {m->x, PG_NO_VAL, PG_NO_VAL};
     pg_status st = PG_OK;
     PG_TRY(pg__config_dim_or(&multiplier, l, "depth_multiplier", 1, err));
     *filters = pg__dim_mul(m->channels, multiplier);
@@ -303,7 +303,7 @@ static pg_status lower_depthwise(pg__lowering *lw, const pg__layer *l, image *m,
     m->a.groups = m->channels;
     if (has_bias)
         PG_TRY(pg__lower_param(lw, "bias", 1, filters, &operands[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_conv, &m->a, operands, 3, out, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_conv, &m->a, operands, 3, out, err));
 done:
     return st;
 }
@@ -329,7 +329,7 @@ pg_status pg__lower_separable_conv(pg__lowering *lw, const pg__layer *l, const p
     image m;
     conv point;
     uint64_t between;
-    pg__val operands[3] = {PG__NO_VAL, PG__NO_VAL, PG__NO_VAL}, y;
+    pg__val operands[3] = {PG_NO_VAL, PG_NO_VAL, PG_NO_VAL}, y;
     pg__conv_attrs a = {.groups = 1};
     pg_status st = PG_OK;
     PG_TRY(read_image(&m, lw, l, in, n_in, 1, err));
@@ -341,7 +341,7 @@ pg_status pg__lower_separable_conv(pg__lowering *lw, const pg__layer *l, const p
     PG_TRY(lower_kernel(lw, &point, "pointwise_kernel", between, m.c.filters, &operands[1], err));
     if (m.c.bias)
         PG_TRY(pg__lower_param(lw, "bias", 1, &m.c.filters, &operands[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_conv, &a, operands, 3, &y, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_conv, &a, operands, 3, &y, err));
     PG_TRY(finish(lw, l, y, out, err));
 done:
     return st;
@@ -353,12 +353,12 @@ done:
 static uint64_t made_cells(const image *m, uint32_t i, uint64_t n, const uint64_t *extra)
 {
     const uint64_t reach = reach_of(m, i), stride = m->a.stride[i];
-    const uint64_t cut = m->padding == PG__PAD_SAME ? reach / 2 : 0;
+    const uint64_t cut = m->padding == PG_PAD_SAME ? reach / 2 : 0;
     if (n == PG_DIM_ANY || n == 0)
         return n;
     if (extra)
         return pg__dim_add(pg__dim_mul(n - 1, stride), reach - 2 * cut + extra[i]);
-    if (m->padding == PG__PAD_SAME)
+    if (m->padding == PG_PAD_SAME)
         return pg__dim_mul(n, stride);
     return pg__dim_add(pg__dim_mul(n, stride), reach > stride ? reach - stride : 0);
 }
@@ -382,7 +382,7 @@ static pg_status find_sizes(image *m, pg__lowering *lw, const pg__layer *l, pg_e
 {
     const int has_extra = pg__json_type_of(pg__json_get(l->config, "output_padding")) > PG_J_NULL;
     const pg__dims *x = pg__dims_at(lw, m->x);
-    uint64_t extra[PG__MAX_SPATIAL] = {0};
+    uint64_t extra[PG_MAX_SPATIAL] = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__config_cells(extra, m->c.rank, l, "output_padding", err));
     if (m->c.keras1)
@@ -391,7 +391,7 @@ static pg_status find_sizes(image *m, pg__lowering *lw, const pg__layer *l, pg_e
         if (!m->c.keras1)
             m->a.size[i] = made_cells(m, i, x->d[i + 1], has_extra ? extra : NULL);
         m->a.before[i] = m->a.after[i] = 0;
-        if (m->padding == PG__PAD_SAME)
+        if (m->padding == PG_PAD_SAME)
             pg__pad_same(m->a.size[i], reach_of(m, i), m->a.stride[i], &m->a.before[i],
                          &m->a.after[i]);
     }
@@ -417,10 +417,10 @@ pg_status pg__lower_conv_transpose(pg__lowering *lw, const pg__layer *l, const p
     } else {
         PG_TRY(lower_kernel(lw, &m.c, "kernel", m.c.filters, m.channels, &w, err));
     }
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_conv_dx, &m.a, m.x, w, &y, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_conv_dx, &m.a, m.x, w, &y, err));
     if (m.c.bias) {
         PG_TRY(pg__lower_param(lw, "bias", 1, &m.c.filters, &bias, err));
-        PG_TRY(pg__lower_binary(lw, PG__ADD, y, bias, &y, err));
+        PG_TRY(pg__lower_binary(lw, PG_ADD, y, bias, &y, err));
     }
     PG_TRY(finish(lw, l, y, out, err));
 done:

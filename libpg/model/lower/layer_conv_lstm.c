@@ -16,8 +16,8 @@ typedef struct conv_lstm {
     pg__conv_attrs input, recurrent;
     pg__act_attrs act, gate;
     uint64_t filters, rows, steps;
-    pg__val kernel, recurrent_kernel, bias, mask; /* PG__NO_VAL where absent */
-    pg__val x_factors[GATES], h_factors[GATES];   /* of dropout, or PG__NO_VAL */
+    pg__val kernel, recurrent_kernel, bias, mask; /* PG_NO_VAL where absent */
+    pg__val x_factors[GATES], h_factors[GATES];   /* of dropout, or PG_NO_VAL */
     pg__val h, c, y;                              /* after the last step; y: what came out of it */
 } conv_lstm;
 
@@ -33,7 +33,7 @@ static pg_status read_config(conv_lstm *c, pg__lowering *lw, const pg__layer *l,
     const char *hard = lw->opts->rules->keras3 ? "sigmoid" : "hard_sigmoid";
     const uint32_t rank = pg__spatial_rank(l->class_name + strlen("ConvLSTM"));
     pg_status st = PG_OK;
-    *c = (conv_lstm){.l = l, .mask = PG__NO_VAL, .bias = PG__NO_VAL};
+    *c = (conv_lstm){.l = l, .mask = PG_NO_VAL, .bias = PG_NO_VAL};
     if (pg__config_has(l, "nb_filter"))
         PG_FAIL(PG_E_UNSUPPORTED,
                 "%s: ConvLSTM2D of Keras 1, whose gates are stored separately, is not supported",
@@ -67,13 +67,13 @@ static pg_status read_padding(conv_lstm *c, const pg__dims *x, pg_err *err)
     pg__padding padding;
     pg_status st = PG_OK;
     PG_TRY(pg__config_padding(&padding, c->l, err));
-    if (padding == PG__PAD_CAUSAL && c->input.rank != 1)
+    if (padding == PG_PAD_CAUSAL && c->input.rank != 1)
         PG_FAIL(PG_E_FORMAT, "%s: causal padding has one dimension", PG_SHOW(c->l->name));
     for (uint32_t i = 0; i < c->input.rank; i++) {
         pg__conv_attrs *a = &c->input;
-        if (padding == PG__PAD_SAME)
+        if (padding == PG_PAD_SAME)
             pg__pad_same(x->d[i + 1], reach_of(a, i), a->stride[i], &a->before[i], &a->after[i]);
-        else if (padding == PG__PAD_CAUSAL)
+        else if (padding == PG_PAD_CAUSAL)
             a->before[i] = reach_of(a, i) - 1;
     }
 done:
@@ -122,7 +122,7 @@ static pg_status cut(pg__lowering *lw, pg__val v, uint32_t axis, uint64_t first,
     pg__pad_attrs a = {.before = {0}};
     a.before[axis] = -(int64_t)first;
     a.after[axis] = -(int64_t)(pg__dims_at(lw, v)->d[axis] - first - n);
-    return pg__emit1(tape(lw), PG__OP_pad, &a, v, out, err);
+    return pg__emit1(tape(lw), PG_OP_pad, &a, v, out, err);
 }
 
 /* One convolution for all gates, or one for each if elements are dropped separately. */
@@ -133,16 +133,16 @@ static pg_status convolve(conv_lstm *c, pg__lowering *lw, const pg__conv_attrs *
     const pg__concat_attrs last = {.axis = a->rank + 1};
     pg__val in[3] = {x, kernel, bias}, z[GATES];
     pg_status st = PG_OK;
-    if (factors[0] == PG__NO_VAL)
-        return pg__emit(tape(lw), PG__OP_conv, a, in, 3, out, err);
+    if (factors[0] == PG_NO_VAL)
+        return pg__emit(tape(lw), PG_OP_conv, a, in, 3, out, err);
     for (uint64_t g = 0; g < GATES; g++) {
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, factors[g], &in[0], err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, factors[g], &in[0], err));
         PG_TRY(cut(lw, kernel, a->rank + 1, g * c->filters, c->filters, &in[1], err));
-        if (bias != PG__NO_VAL)
+        if (bias != PG_NO_VAL)
             PG_TRY(cut(lw, bias, 0, g * c->filters, c->filters, &in[2], err));
-        PG_TRY(pg__emit(tape(lw), PG__OP_conv, a, in, 3, &z[g], err));
+        PG_TRY(pg__emit(tape(lw), PG_OP_conv, a, in, 3, &z[g], err));
     }
-    PG_TRY(pg__emit(tape(lw), PG__OP_concat, &last, z, GATES, out, err));
+    PG_TRY(pg__emit(tape(lw), PG_OP_concat, &last, z, GATES, out, err));
 done:
     return st;
 }
@@ -155,13 +155,13 @@ static pg_status gates(conv_lstm *c, pg__lowering *lw, pg__val z, pg__val *h, pg
     pg_status st = PG_OK;
     for (uint64_t g = 0; g < GATES; g++) {
         PG_TRY(cut(lw, z, c->input.rank + 1, g * c->filters, c->filters, &v[g], err));
-        PG_TRY(pg__emit1(tape(lw), PG__OP_act, g == 2 ? &c->act : &c->gate, v[g], &v[g], err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_act, g == 2 ? &c->act : &c->gate, v[g], &v[g], err));
     }
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, v[1], c->c, &carried, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, v[0], v[2], cell, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, carried, *cell, cell, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_act, &c->act, *cell, h, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, v[3], *h, h, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, v[1], c->c, &carried, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, v[0], v[2], cell, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, carried, *cell, cell, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_act, &c->act, *cell, h, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, v[3], *h, h, err));
 done:
     return st;
 }
@@ -171,9 +171,9 @@ static pg_status choose(pg__lowering *lw, pg__val counts, pg__val not, pg__val n
                         pg__val *out, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__emit2(tape(lw), PG__OP_mask_rows, NULL, now, counts, &now, err));
-    PG_TRY(pg__emit2(tape(lw), PG__OP_mask_rows, NULL, before, not, &before, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, now, before, out, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_mask_rows, NULL, now, counts, &now, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_mask_rows, NULL, before, not, &before, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, now, before, out, err));
 done:
     return st;
 }
@@ -188,7 +188,7 @@ static pg_status step_of(conv_lstm *c, pg__lowering *lw, pg__val v, uint64_t t, 
     pg_status st = PG_OK;
     one.to.d[1] = 1;
     if (to.d[1] == PG_DIM_ANY)
-        PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &one, v, out, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &one, v, out, err));
     else
         PG_TRY(cut(lw, v, 1, pg__config_bool(c->l, "go_backwards", 0) ? c->steps - 1 - t : t, 1,
                    out, err));
@@ -206,16 +206,16 @@ static pg_status step(conv_lstm *c, pg__lowering *lw, pg__val x, uint64_t t, pg_
     pg__val z, r, h, cell, counts, not, y;
     pg_status st = PG_OK;
     PG_TRY(convolve(c, lw, &c->input, x, c->kernel, c->bias, c->x_factors, &z, err));
-    PG_TRY(convolve(c, lw, &c->recurrent, c->h, c->recurrent_kernel, PG__NO_VAL, c->h_factors, &r,
+    PG_TRY(convolve(c, lw, &c->recurrent, c->h, c->recurrent_kernel, PG_NO_VAL, c->h_factors, &r,
                     err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, z, r, &z, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, z, r, &z, err));
     PG_TRY(gates(c, lw, z, &h, &cell, err));
     y = h;
-    if (c->mask != PG__NO_VAL) {
+    if (c->mask != PG_NO_VAL) {
         PG_TRY(step_of(c, lw, c->mask, t, &counts, err));
-        PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &opposite, counts, &not, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &opposite, counts, &not, err));
         if (pg__config_bool(c->l, "zero_output_for_mask", 0))
-            PG_TRY(pg__emit2(tape(lw), PG__OP_mask_rows, NULL, h, counts, &y, err));
+            PG_TRY(pg__emit2(tape(lw), PG_OP_mask_rows, NULL, h, counts, &y, err));
         else
             PG_TRY(choose(lw, counts, not, h, c->y, &y, err));
         PG_TRY(choose(lw, counts, not, h, c->h, &h, err));
@@ -291,7 +291,7 @@ static pg_status first_state(conv_lstm *c, pg__lowering *lw, uint32_t k, const p
         PG_TRY(pg__lower_reshape(lw, *out, shape, out, err));
     } else {
         PG_TRY(pg__lower_constant(lw, &single, &zero, out, err));
-        PG_TRY(pg__emit1(tape(lw), PG__OP_spread, &all, *out, out, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_spread, &all, *out, out, err));
     }
 done:
     return st;
@@ -331,9 +331,9 @@ static pg_status run(conv_lstm *c, pg__lowering *lw, pg__val x, pg__val *sequenc
     pg__spread_attrs all = {.to = *pg__dims_at(lw, ys[0])};
     all.to.d[1] = c->steps;
     if (c->steps == PG_DIM_ANY)
-        PG_TRY(pg__emit1(tape(lw), PG__OP_spread, &all, ys[0], sequence, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_spread, &all, ys[0], sequence, err));
     else
-        PG_TRY(pg__emit(tape(lw), PG__OP_concat, &over_steps, ys, (size_t)n, sequence, err));
+        PG_TRY(pg__emit(tape(lw), PG_OP_concat, &over_steps, ys, (size_t)n, sequence, err));
 done:
     pg__mem_free(ys);
     return st;
@@ -376,8 +376,8 @@ static pg_status begin(conv_lstm *c, pg__lowering *lw, const pg__val *in, size_t
     PG_TRY(first_state(c, lw, 0, in, n_in, &state, &c->h, err));
     PG_TRY(first_state(c, lw, 1, in, n_in, &state, &c->c, err));
     c->y = c->h;
-    if (c->mask != PG__NO_VAL && (n_in > 1 || pg__config_bool(c->l, "stateful", 0)))
-        PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &(pg__affine_attrs){0, 0}, c->h, &c->y, err));
+    if (c->mask != PG_NO_VAL && (n_in > 1 || pg__config_bool(c->l, "stateful", 0)))
+        PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &(pg__affine_attrs){0, 0}, c->h, &c->y, err));
 done:
     return st;
 }
@@ -398,7 +398,7 @@ pg_status pg__lower_conv_lstm(pg__lowering *lw, const pg__layer *l, const pg__va
                     PG_SHOW(lw->args[k]));
     PG_TRY(read_config(&c, lw, l, err));
     c.mask = pg__mask_of(lw, in[0]);
-    if (c.mask != PG__NO_VAL && pg__dims_at(lw, c.mask)->rank != 2)
+    if (c.mask != PG_NO_VAL && pg__dims_at(lw, c.mask)->rank != 2)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: the mask must have rows and steps only", PG_SHOW(l->name));
     PG_TRY(begin(&c, lw, in, n_in, &x, err));
     PG_TRY(run(&c, lw, x, all ? &sequence : NULL, err));

@@ -116,7 +116,7 @@ pg_status pg__lower_dense(pg__lowering *lw, const pg__layer *l, const pg__val *i
                           pg__results *out, pg_err *err)
 {
     const int keras1 = pg__config_has(l, "output_dim");
-    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL};
+    pg__val operands[3] = {in[0], PG_NO_VAL, PG_NO_VAL};
     uint64_t units;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
@@ -131,7 +131,7 @@ pg_status pg__lower_dense(pg__lowering *lw, const pg__layer *l, const pg__val *i
     PG_TRY(pg__lower_param(lw, "kernel", 2, kernel, &operands[1], err));
     if (pg__config_bool(l, keras1 ? "bias" : "use_bias", 1))
         PG_TRY(pg__lower_param(lw, "bias", 1, &units, &operands[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, operands, 3, &out->v[0], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_dense, NULL, operands, 3, &out->v[0], err));
     out->n = 1;
     PG_TRY(pg__lower_activation_of(lw, l, pg__json_get(l->config, "activation"), out->v[0],
                                    &out->v[0], err));
@@ -158,10 +158,10 @@ pg_status pg__lower_embedding(pg__lowering *lw, const pg__layer *l, const pg__va
     PG_TRY(pg__config_dim(&table[1], l, "output_dim", err));
     PG_TRY(pg__lower_param(lw, "embeddings", 2, table, &weights, err));
     PG_TRY(pg__lower_as_ids(lw, in[0], &ids, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_embedding, NULL, ids, weights, &out->v[0], err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_embedding, NULL, ids, weights, &out->v[0], err));
     out->n = 1;
     if (pg__config_bool(l, "mask_zero", 0)) {
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_mask_ids, NULL, ids, &mask, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_mask_ids, NULL, ids, &mask, err));
         PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
     }
 done:
@@ -179,8 +179,8 @@ pg_status pg__lower_masking(pg__lowering *lw, const pg__layer *l, const pg__val 
     if (pg__config_has(l, "mask_value") &&
         !pg__json_num(pg__json_get(l->config, "mask_value"), &a.value))
         PG_FAIL(PG_E_FORMAT, "%s: \"mask_value\" is not a number", PG_SHOW(l->name));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_mask_steps, &a, in[0], &mask, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_mask_rows, NULL, in[0], mask, &out->v[0], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_mask_steps, &a, in[0], &mask, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_mask_rows, NULL, in[0], mask, &out->v[0], err));
     PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
     out->n = 1;
 done:
@@ -193,12 +193,12 @@ static pg_status product(pg__lowering *lw, const pg__layer *l, pg__val x, const 
 {
     const pg__dims *d = pg__dims_at(lw, x);
     const uint64_t shape[] = {d->d[1], units};
-    pg__val in[3] = {x, PG__NO_VAL, PG__NO_VAL};
+    pg__val in[3] = {x, PG_NO_VAL, PG_NO_VAL};
     pg_status st = PG_OK;
     PG_TRY(pg__lower_param(lw, kernel, 2, shape, &in[1], err));
     if (pg__config_bool(l, "bias", 1))
         PG_TRY(pg__lower_param(lw, bias, 1, &units, &in[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, in, 3, out, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_dense, NULL, in, 3, out, err));
 done:
     return st;
 }
@@ -217,20 +217,20 @@ static pg_status check_vectors(const pg__lowering *lw, const pg__layer *l, const
 pg_status pg__lower_highway(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                             pg__results *out, pg_err *err)
 {
-    const pg__act_attrs sigmoid = {.kind = PG__ACT_SIGMOID};
+    const pg__act_attrs sigmoid = {.kind = PG_ACT_SIGMOID};
     pg__val y, t, rest;
     pg_status st = PG_OK;
     PG_TRY(check_vectors(lw, l, in, n_in, err));
     const uint64_t units = pg__dims_at(lw, in[0])->d[1];
     PG_TRY(product(lw, l, in[0], "W_carry", "b_carry", units, &t, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &sigmoid, t, &t, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &sigmoid, t, &t, err));
     PG_TRY(product(lw, l, in[0], "W", "b", units, &y, err));
     PG_TRY(pg__lower_activation_of(lw, l, pg__json_get(l->config, "activation"), y, &y, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, y, t, &y, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 1}, t, &rest, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, rest, in[0], &rest, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, y, t, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &(pg__affine_attrs){-1, 1}, t, &rest, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, rest, in[0], &rest, err));
     out->n = 1;
-    PG_TRY(pg__lower_binary(lw, PG__ADD, y, rest, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, y, rest, &out->v[0], err));
 done:
     return st;
 }
@@ -242,7 +242,7 @@ pg_status pg__lower_maxout(pg__lowering *lw, const pg__layer *l, const pg__val *
     const pg__transpose_attrs turned = {.perm = {1, 0, 2}};
     const pg__pool_attrs largest = {.rank = 1, .max = 1, .stride = {1, 1, 1}};
     uint64_t units, n;
-    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL}, y;
+    pg__val operands[3] = {in[0], PG_NO_VAL, PG_NO_VAL}, y;
     pg_status st = PG_OK;
     PG_TRY(check_vectors(lw, l, in, n_in, err));
     PG_TRY(pg__config_dim(&units, l, "output_dim", err));
@@ -254,15 +254,15 @@ pg_status pg__lower_maxout(pg__lowering *lw, const pg__layer *l, const pg__val *
                    apart = pg__dims_of(3, (const uint64_t[]){rows, n, units}),
                    to = pg__dims_of(2, (const uint64_t[]){rows, units});
     PG_TRY(pg__lower_param(lw, "W", 3, (const uint64_t[]){n, features, units}, &operands[1], err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &turned, operands[1], &operands[1], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_transpose, &turned, operands[1], &operands[1], err));
     PG_TRY(pg__lower_reshape(lw, operands[1], &matrix, &operands[1], err));
     if (pg__config_bool(l, "bias", 1)) {
         PG_TRY(pg__lower_param(lw, "b", 2, (const uint64_t[]){n, units}, &operands[2], err));
         PG_TRY(pg__lower_reshape(lw, operands[2], &vector, &operands[2], err));
     }
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, operands, 3, &y, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_dense, NULL, operands, 3, &y, err));
     PG_TRY(pg__lower_reshape(lw, y, &apart, &y, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pool, &largest, y, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pool, &largest, y, &y, err));
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, y, &to, &out->v[0], err));
 done:

@@ -12,7 +12,7 @@
 
 typedef struct call {
     pg__val q, v, k;
-    pg__val factors; /* of the weights, (rows, 1, T, S), or PG__NO_VAL */
+    pg__val factors; /* of the weights, (rows, 1, T, S), or PG_NO_VAL */
     uint64_t rows, t, s;
     int causal;
 } call;
@@ -60,8 +60,8 @@ static pg_status finish(pg__lowering *lw, const call *c, pg__val y, pg__val weig
     pg_status st = PG_OK;
     out->n = 1;
     out->v[0] = y;
-    if (mask != PG__NO_VAL) {
-        PG_TRY(pg__emit2(tape(lw), PG__OP_mask_rows, NULL, y, mask, &out->v[0], err));
+    if (mask != PG_NO_VAL) {
+        PG_TRY(pg__emit2(tape(lw), PG_OP_mask_rows, NULL, y, mask, &out->v[0], err));
         PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
     }
     if (pg__json_bool(pg__json_get(lw->kwargs, "return_attention_scores"), 0))
@@ -85,14 +85,14 @@ static pg_status by_products(pg__lowering *lw, const pg__layer *l, const call *c
     pg_status st = PG_OK;
     if (pg__config_bool(l, "use_scale", 0)) {
         PG_TRY(pg__lower_param(lw, "scale", 0, NULL, &scale, err));
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, q, scale, &q, err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, q, scale, &q, err));
     }
-    const pg__val in[] = {q,          c->k,       c->v,      PG__NO_VAL, pg__mask_of(lw, c->v),
-                          PG__NO_VAL, PG__NO_VAL, c->factors};
-    PG_TRY(pg__emit(tape(lw), PG__OP_attention, &a, in, sizeof in / sizeof *in, results, err));
-    if (c->factors != PG__NO_VAL &&
+    const pg__val in[] = {q,         c->k,      c->v,      PG_NO_VAL, pg__mask_of(lw, c->v),
+                          PG_NO_VAL, PG_NO_VAL, c->factors};
+    PG_TRY(pg__emit(tape(lw), PG_OP_attention, &a, in, sizeof in / sizeof *in, results, err));
+    if (c->factors != PG_NO_VAL &&
         pg__json_bool(pg__json_get(lw->kwargs, "return_attention_scores"), 0))
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, results[1], c->factors, &results[1], err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, results[1], c->factors, &results[1], err));
     PG_TRY(three(lw, c, results[1], &results[1], err));
     PG_TRY(finish(lw, c, results[0], results[1], out, err));
 done:
@@ -109,7 +109,7 @@ static pg_status sums(pg__lowering *lw, const call *c, pg__val *out, pg_err *err
     pg_status st = PG_OK;
     PG_TRY(pg__lower_reshape(lw, c->q, &as_q, &a, err));
     PG_TRY(pg__lower_reshape(lw, c->k, &as_k, &b, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, a, b, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, a, b, out, err));
 done:
     return st;
 }
@@ -123,11 +123,11 @@ static pg_status sum_features(pg__lowering *lw, const call *c, pg__val x, pg__va
     const pg__dims column = pg__dims_of(2, (const uint64_t[]){n, 1});
     const pg__spread_attrs one = {.to = {.rank = 4, .d = {c->rows, c->t, c->s, 1}}};
     pg_status st = PG_OK;
-    if (weights != PG__NO_VAL) {
+    if (weights != PG_NO_VAL) {
         PG_TRY(pg__lower_reshape(lw, weights, &column, &weights, err));
-        PG_TRY(pg__emit3(tape(lw), PG__OP_dense, NULL, x, weights, PG__NO_VAL, out, err));
+        PG_TRY(pg__emit3(tape(lw), PG_OP_dense, NULL, x, weights, PG_NO_VAL, out, err));
     } else {
-        PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &one, x, out, err));
+        PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &one, x, out, err));
     }
     PG_TRY(three(lw, c, *out, out, err));
 done:
@@ -135,7 +135,7 @@ done:
 }
 
 /* 1 if a step of the query may attend to one of the value: (rows or 1, T or 1, S), or
- * PG__NO_VAL. */
+ * PG_NO_VAL. */
 static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_err *err)
 {
     const pg__dims steps = pg__dims_of(3, (const uint64_t[]){1, c->t, c->s}),
@@ -144,8 +144,8 @@ static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_e
     double *lower = NULL;
     pg__val causal;
     pg_status st = PG_OK;
-    *out = PG__NO_VAL;
-    if (mask != PG__NO_VAL)
+    *out = PG_NO_VAL;
+    if (mask != PG_NO_VAL)
         PG_TRY(pg__lower_reshape(lw, mask, &value, out, err));
     if (!c->causal || c->t == PG_DIM_ANY || c->s == PG_DIM_ANY)
         return PG_OK;
@@ -158,8 +158,8 @@ static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_e
         for (uint64_t k = 0; k < c->s; k++)
             lower[i * c->s + k] = k <= i;
     PG_TRY(pg__lower_constant(lw, &steps, lower, &causal, err));
-    if (*out != PG__NO_VAL)
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *out, causal, out, err));
+    if (*out != PG_NO_VAL)
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *out, causal, out, err));
     else
         *out = causal;
 done:
@@ -173,27 +173,27 @@ done:
 static pg_status apply(pg__lowering *lw, const pg__layer *l, const call *c, pg__val scores,
                        pg__results *out, pg_err *err)
 {
-    const double far = pg__policy_elem(pg__layer_policy(l)) == PG__REAL_F16 ? 65504 : 1e30;
+    const double far = pg__policy_elem(pg__layer_policy(l)) == PG_ELEM_F16 ? 65504 : 1e30;
     const pg__affine_attrs hide = {far, -far};
     pg__val open, weights, y;
     pg_status st = PG_OK;
     PG_TRY(open_scores(lw, c, &open, err));
-    if (open != PG__NO_VAL) {
-        PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &hide, open, &open, err));
-        PG_TRY(pg__lower_binary(lw, PG__ADD, scores, open, &scores, err));
+    if (open != PG_NO_VAL) {
+        PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &hide, open, &open, err));
+        PG_TRY(pg__lower_binary(lw, PG_ADD, scores, open, &scores, err));
     }
-    PG_TRY(pg__emit1(tape(lw), PG__OP_softmax, NULL, scores, &weights, err));
-    if (c->factors != PG__NO_VAL) {
+    PG_TRY(pg__emit1(tape(lw), PG_OP_softmax, NULL, scores, &weights, err));
+    if (c->factors != PG_NO_VAL) {
         PG_TRY(three(lw, c, c->factors, &y, err));
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, weights, y, &weights, err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, weights, y, &weights, err));
     }
-    PG_TRY(pg__emit2(tape(lw), PG__OP_matmul, &(pg__matmul_attrs){0, 0}, weights, c->v, &y, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_matmul, &(pg__matmul_attrs){0, 0}, weights, c->v, &y, err));
     PG_TRY(finish(lw, c, y, weights, out, err));
 done:
     return st;
 }
 
-static const pg__act_attrs tanh_of = {.kind = PG__ACT_TANH};
+static const pg__act_attrs tanh_of = {.kind = PG_ACT_TANH};
 
 /* concat_score_weight sum tanh(scale (query + key)) */
 static pg_status by_sums(pg__lowering *lw, const pg__layer *l, const call *c, pg__results *out,
@@ -204,12 +204,12 @@ static pg_status by_sums(pg__lowering *lw, const pg__layer *l, const call *c, pg
     PG_TRY(sums(lw, c, &x, err));
     if (pg__config_bool(l, "use_scale", 0)) {
         PG_TRY(pg__lower_param(lw, "scale", 0, NULL, &scalar, err));
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, scalar, &x, err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, scalar, &x, err));
     }
-    PG_TRY(pg__emit1(tape(lw), PG__OP_act, &tanh_of, x, &x, err));
-    PG_TRY(sum_features(lw, c, x, PG__NO_VAL, &x, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_act, &tanh_of, x, &x, err));
+    PG_TRY(sum_features(lw, c, x, PG_NO_VAL, &x, err));
     PG_TRY(pg__lower_param(lw, "concat_score_weight", 0, NULL, &scalar, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, scalar, &x, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, scalar, &x, err));
     PG_TRY(apply(lw, l, c, x, out, err));
 done:
     return st;
@@ -238,14 +238,14 @@ done:
 pg_status pg__lower_additive_attention(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                        size_t n_in, pg__results *out, pg_err *err)
 {
-    pg__val x, scale = PG__NO_VAL;
+    pg__val x, scale = PG_NO_VAL;
     call c;
     pg_status st = PG_OK;
     PG_TRY(read_call(lw, l, in, n_in, &c, err));
     PG_TRY(sums(lw, &c, &x, err));
     if (pg__config_bool(l, "use_scale", 1))
         PG_TRY(pg__lower_param(lw, "scale", 1, &pg__dims_at(lw, x)->d[3], &scale, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_act, &tanh_of, x, &x, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_act, &tanh_of, x, &x, err));
     PG_TRY(sum_features(lw, &c, x, scale, &x, err));
     PG_TRY(apply(lw, l, &c, x, out, err));
 done:

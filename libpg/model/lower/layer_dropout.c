@@ -86,15 +86,15 @@ pg_status pg__lower_alpha_dropout(pg__lowering *lw, const pg__layer *l, const pg
     PG_TRY(pg__lower_noise(lw, rate, &noise, rows_share, &kept, err)); /* 0 or 1 / (1 - rate) */
     out->n = 1;
     out->v[0] = in[0];
-    if (kept == PG__NO_VAL)
+    if (kept == PG_NO_VAL)
         return PG_OK;
     const double a = 1 / sqrt((1 - rate) * (1 + rate * least * least)), b = -a * least * rate;
     const pg__affine_attrs factor = {a * (1 - rate), 0},
                            offset = {-a * least * (1 - rate), a * least + b};
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &offset, kept, &rest, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &factor, kept, &kept, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, in[0], kept, &out->v[0], err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, out->v[0], rest, &out->v[0], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &offset, kept, &rest, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &factor, kept, &kept, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, in[0], kept, &out->v[0], err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, out->v[0], rest, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;
@@ -104,15 +104,15 @@ done:
 static pg_status add_normal(pg__lowering *lw, pg__binary_kind kind, double deviation, pg__val x,
                             pg__results *out, pg_err *err)
 {
-    const pg__affine_attrs spread = {deviation, kind == PG__MULTIPLY ? 1 : 0};
+    const pg__affine_attrs spread = {deviation, kind == PG_MULTIPLY ? 1 : 0};
     pg__val noise;
     pg_status st = PG_OK;
     out->n = 1;
     out->v[0] = x;
     PG_TRY(pg__lower_normal(lw, pg__dims_at(lw, x), &noise, err));
-    if (noise == PG__NO_VAL || deviation == 0)
+    if (noise == PG_NO_VAL || deviation == 0)
         return PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &spread, noise, &noise, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &spread, noise, &noise, err));
     PG_TRY(pg__lower_binary(lw, kind, x, noise, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, x, out->v[0], err));
 done:
@@ -130,7 +130,7 @@ pg_status pg__lower_gaussian_noise(pg__lowering *lw, const pg__layer *l, const p
                              pg__config_has(l, "sigma") ? "sigma" : "stddev", -1, err));
     if (!(deviation >= 0 && deviation <= 1e30))
         PG_FAIL(PG_E_FORMAT, "%s: \"stddev\" must be a number from 0 on", PG_SHOW(l->name));
-    PG_TRY(add_normal(lw, PG__ADD, deviation, in[0], out, err));
+    PG_TRY(add_normal(lw, PG_ADD, deviation, in[0], out, err));
 done:
     return st;
 }
@@ -142,7 +142,7 @@ pg_status pg__lower_gaussian_dropout(pg__lowering *lw, const pg__layer *l, const
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
     PG_TRY(read_rate(&rate, l, err));
-    PG_TRY(add_normal(lw, PG__MULTIPLY, sqrt(rate / (1 - rate)), in[0], out, err));
+    PG_TRY(add_normal(lw, PG_MULTIPLY, sqrt(rate / (1 - rate)), in[0], out, err));
 done:
     return st;
 }
@@ -168,8 +168,8 @@ pg_status pg__lower_identity(pg__lowering *lw, const pg__layer *l, const pg__val
     for (size_t k = 0; k < n_in; k++) {
         const pg__reshape_attrs same = {.to = *pg__dims_at(lw, in[k])};
         out->v[k] = in[k];
-        if (!lw->opts->rules->keras3 && pg__mask_of(lw, in[k]) != PG__NO_VAL)
-            PG_TRY(pg__emit1(&lw->to->tape, PG__OP_reshape, &same, in[k], &out->v[k], err));
+        if (!lw->opts->rules->keras3 && pg__mask_of(lw, in[k]) != PG_NO_VAL)
+            PG_TRY(pg__emit1(&lw->to->tape, PG_OP_reshape, &same, in[k], &out->v[k], err));
         else if (!lw->opts->rules->keras3)
             PG_TRY(pg__lower_copy(lw, in[k], &out->v[k], err));
     }

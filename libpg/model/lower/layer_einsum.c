@@ -204,7 +204,7 @@ static pg_status sum_own(pg__lowering *lw, einsum *e, pg__val *x, pg_err *err)
         }
     if (kept.n == e->in.n)
         return PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_sum_to, &to, *x, x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_sum_to, &to, *x, x, err));
     const pg__dims shape = pg__dims_of(kept.n, kept.size);
     PG_TRY(pg__lower_reshape(lw, *x, &shape, x, err));
     e->in = kept;
@@ -234,7 +234,7 @@ static pg_status multiply(pg__lowering *lw, const einsum *e, const kinds *k, pg_
                        as_w = pg__dims_of(3, (const uint64_t[]){each, summed, columns});
         PG_TRY(pg__lower_reshape(lw, x, &as_x, &x, err));
         PG_TRY(pg__lower_reshape(lw, w, &as_w, &w, err));
-        PG_TRY(pg__emit2(&lw->to->tape, PG__OP_matmul, &(pg__matmul_attrs){0, 0}, x, w, out, err));
+        PG_TRY(pg__emit2(&lw->to->tape, PG_OP_matmul, &(pg__matmul_attrs){0, 0}, x, w, out, err));
     } else {
         const pg__dims as_w = pg__dims_of(2, (const uint64_t[]){summed, columns});
         pg__dims as_x = {.rank = k->rows.n + 1};
@@ -244,7 +244,7 @@ static pg_status multiply(pg__lowering *lw, const einsum *e, const kinds *k, pg_
             as_x = pg__dims_of(2, (const uint64_t[]){rows, summed});
         PG_TRY(pg__lower_reshape(lw, x, &as_x, &x, err));
         PG_TRY(pg__lower_reshape(lw, w, &as_w, &w, err));
-        PG_TRY(pg__emit3(&lw->to->tape, PG__OP_dense, NULL, x, w, PG__NO_VAL, out, err));
+        PG_TRY(pg__emit3(&lw->to->tape, PG_OP_dense, NULL, x, w, PG_NO_VAL, out, err));
     }
     const pg__dims as_y = pg__dims_of(order_y.n, order_y.size);
     PG_TRY(pg__lower_reshape(lw, *out, &as_y, out, err));
@@ -277,7 +277,7 @@ static pg_status add_bias(pg__lowering *lw, const einsum *e, pg__val *y, pg_err 
     if (n == 0 || n != strlen(which))
         PG_FAIL(PG_E_FORMAT, "%s: \"bias_axes\" are not axes of the result", PG_SHOW(e->l->name));
     PG_TRY(pg__lower_param(lw, "bias", shape.rank, shape.d, &bias, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, *y, bias, y, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, *y, bias, y, err));
 done:
     return st;
 }

@@ -41,7 +41,7 @@ static pg_status read_groups(groups *g, pg__lowering *lw, const pg__layer *l, pg
     if (n < -1 || n == 0 || g->channels % g->n != 0)
         PG_FAIL(PG_E_FORMAT, "%s: \"groups\" does not divide the %llu channels", PG_SHOW(l->name),
                 (unsigned long long)g->channels);
-    if (pg__mask_of(lw, x) != PG__NO_VAL && !lw->opts->rules->keras3)
+    if (pg__mask_of(lw, x) != PG_NO_VAL && !lw->opts->rules->keras3)
         PG_FAIL(PG_E_UNSUPPORTED,
                 "%s: masked steps, which Keras 2 takes for a mask of channels, are not supported",
                 PG_SHOW(l->name));
@@ -82,11 +82,11 @@ static pg_status out_of_groups(pg__lowering *lw, const pg__layer *l, const group
     PG_TRY(pg__lower_reshape(lw, y, turned, out, err));
     if (pg__config_bool(l, "scale", 1)) {
         PG_TRY(pg__lower_param(lw, "gamma", 1, &g->channels, &param, err));
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *out, param, out, err));
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *out, param, out, err));
     }
     if (pg__config_bool(l, "center", 1)) {
         PG_TRY(pg__lower_param(lw, "beta", 1, &g->channels, &param, err));
-        PG_TRY(pg__lower_binary(lw, PG__ADD, *out, param, out, err));
+        PG_TRY(pg__lower_binary(lw, PG_ADD, *out, param, out, err));
     }
     for (uint32_t i = 1; i < g->rank; i++)
         perm[i] = i < g->axis ? i : i == g->axis ? g->rank - 1 : i - 1;
@@ -115,8 +115,8 @@ pg_status pg__lower_group_norm(pg__lowering *lw, const pg__layer *l, const pg__v
         pg__dims_of(4, (const uint64_t[]){cells.d[0], cells.d[2], cells.d[1], cells.d[3]});
     PG_TRY(moves ? pg__lower_transpose(lw, x, swap, &x, err)
                  : pg__lower_reshape(lw, x, &to, &x, err));
-    const pg__val operands[3] = {x, PG__NO_VAL, PG__NO_VAL};
-    PG_TRY(pg__emit(tape(lw), PG__OP_layer_norm, &a, operands, 3, y, err));
+    const pg__val operands[3] = {x, PG_NO_VAL, PG_NO_VAL};
+    PG_TRY(pg__emit(tape(lw), PG_OP_layer_norm, &a, operands, 3, y, err));
     PG_TRY(moves ? pg__lower_transpose(lw, y[0], swap, &y[0], err)
                  : pg__lower_reshape(lw, y[0], &cells, &y[0], err));
     out->n = 1;
@@ -171,8 +171,8 @@ static pg_status sum_of_squares(pg__lowering *lw, const together *t, pg__val x, 
 {
     const pg__spread_attrs kept = {.to = t->kept};
     pg_status st = PG_OK;
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, x, out, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &kept, *out, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, x, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &kept, *out, out, err));
 done:
     return st;
 }
@@ -180,10 +180,10 @@ done:
 /* x / sqrt(root) */
 static pg_status by_root(pg__lowering *lw, pg__val x, pg__val root, pg__val *out, pg_err *err)
 {
-    const pg__act_attrs rsqrt = {.kind = PG__ACT_RSQRT};
+    const pg__act_attrs rsqrt = {.kind = PG_ACT_RSQRT};
     pg_status st = PG_OK;
-    PG_TRY(pg__emit1(tape(lw), PG__OP_act, &rsqrt, root, &root, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, root, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_act, &rsqrt, root, &root, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, root, out, err));
 done:
     return st;
 }
@@ -199,7 +199,7 @@ static pg_status scaled(pg__lowering *lw, const together *t, const char *name, p
     for (uint32_t i = 0; i < to.rank; i++)
         to.d[i] = t->axes >> i & 1 ? to.d[i] : 1;
     PG_TRY(pg__lower_reshape(lw, param, &to, &param, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, y, param, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, y, param, out, err));
 done:
     return st;
 }
@@ -217,7 +217,7 @@ pg_status pg__lower_unit_norm(pg__lowering *lw, const pg__layer *l, const pg__va
     PG_TRY(read_together(&t, lw, l, in[0], err));
     PG_TRY(sum_of_squares(lw, &t, in[0], &sum, err));
     PG_TRY(pg__lower_constant(lw, &scalar, &least, &floor, err));
-    PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, sum, floor, &sum, err));
+    PG_TRY(pg__lower_binary(lw, PG_MAXIMUM, sum, floor, &sum, err));
     out->n = 1;
     PG_TRY(by_root(lw, in[0], sum, &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
@@ -237,7 +237,7 @@ pg_status pg__lower_rms_norm(pg__lowering *lw, const pg__layer *l, const pg__val
     PG_TRY(pg__config_num_or(&mean.offset, l, l->config, "epsilon", mean.offset, err));
     mean.scale = 1 / t.n;
     PG_TRY(sum_of_squares(lw, &t, in[0], &sum, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &mean, sum, &sum, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &mean, sum, &sum, err));
     PG_TRY(by_root(lw, in[0], sum, &sum, err));
     out->n = 1;
     PG_TRY(scaled(lw, &t, "scale", sum, &out->v[0], err));
@@ -257,12 +257,12 @@ pg_status pg__lower_rms_scaling(pg__lowering *lw, const pg__layer *l, pg__val x,
     PG_TRY(read_together(&t, lw, l, x, err));
     const pg__spread_attrs kept = {.to = t.kept};
     mean.scale = 1 / t.n;
-    PG_TRY(pg__emit1(tape(lw), PG__OP_sum_to, &kept, x, &v, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &mean, v, &v, err));
-    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, x, v, &v, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_sum_to, &kept, x, &v, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &mean, v, &v, err));
+    PG_TRY(pg__lower_binary(lw, PG_SUBTRACT, x, v, &v, err));
     PG_TRY(sum_of_squares(lw, &t, v, &v, err));
     PG_TRY(pg__config_num_or(&mean.offset, l, l->config, "epsilon", 1e-3, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_affine, &mean, v, &v, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_affine, &mean, v, &v, err));
     PG_TRY(by_root(lw, x, v, &v, err));
     out->n = 1;
     PG_TRY(scaled(lw, &t, "gamma", v, &out->v[0], err));

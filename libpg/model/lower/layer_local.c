@@ -92,10 +92,10 @@ static pg_status read_local(local *c, pg__lowering *lw, const pg__layer *l, pg__
          *implementation < 1 || *implementation > 3))
         PG_FAIL(PG_E_FORMAT, "%s: \"implementation\" must be one of 1, 2, 3", PG_SHOW(l->name));
     PG_TRY(pg__config_padding(&padding, l, err));
-    if (padding == PG__PAD_CAUSAL || (padding == PG__PAD_SAME && *implementation == 1))
+    if (padding == PG_PAD_CAUSAL || (padding == PG_PAD_SAME && *implementation == 1))
         PG_FAIL(PG_E_FORMAT, "%s: \"padding\" is not for this \"implementation\"",
                 PG_SHOW(l->name));
-    PG_TRY(read_places(c, padding == PG__PAD_SAME, err));
+    PG_TRY(read_places(c, padding == PG_PAD_SAME, err));
     for (uint32_t i = 0; i < c->rank; i++) {
         c->window = pg__dim_mul(c->window, c->k[i]);
         c->places = pg__dim_mul(c->places, c->out[i]);
@@ -210,8 +210,8 @@ static pg_status listed_kernels(const local *c, pg__lowering *lw, pg__val *out, 
     PG_TRY(pg__lower_as_ids(lw, which, &which, err));
     PG_TRY(pg__lower_param(lw, "kernel", 1, &n, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &table, out, err));
-    PG_TRY(pg__emit1(tape(lw), PG__OP_pad, &zero, *out, out, err));
-    PG_TRY(pg__emit2(tape(lw), PG__OP_embedding, NULL, which, *out, out, err));
+    PG_TRY(pg__emit1(tape(lw), PG_OP_pad, &zero, *out, out, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_embedding, NULL, which, *out, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &kernels, out, err));
 done:
     pg__mem_free(ids);
@@ -225,7 +225,7 @@ static pg_status windows(const local *c, pg__lowering *lw, pg__val x, pg__val *o
 {
     pg__conv_attrs a = {.rank = c->rank, .groups = 1};
     pg__dims shape = {.rank = c->rank + 2};
-    pg__val in[3] = {x, PG__NO_VAL, PG__NO_VAL};
+    pg__val in[3] = {x, PG_NO_VAL, PG_NO_VAL};
     pg_status st = PG_OK;
     double *pick = pg__mem_array((size_t)(c->window * c->window), sizeof *pick);
     if (!pick)
@@ -242,7 +242,7 @@ static pg_status windows(const local *c, pg__lowering *lw, pg__val x, pg__val *o
     for (uint64_t i = 0; i < c->window; i++)
         pick[i * c->window + i] = 1;
     PG_TRY(pg__lower_constant(lw, &shape, pick, &in[1], err));
-    PG_TRY(pg__emit(tape(lw), PG__OP_conv, &a, in, 3, out, err));
+    PG_TRY(pg__emit(tape(lw), PG_OP_conv, &a, in, 3, out, err));
 done:
     pg__mem_free(pick);
     return st;
@@ -255,7 +255,7 @@ static pg_status by_places(const local *c, pg__lowering *lw, pg__val x, pg__val 
     static const uint32_t window_first[PG_MAX_RANK] = {1, 0, 2};
     const pg__conv_attrs a = {
         .rank = 1, .groups = c->places, .kernel = {1}, .stride = {1}, .dilation = {1}};
-    pg__val in[3] = {x, kernels, PG__NO_VAL};
+    pg__val in[3] = {x, kernels, PG_NO_VAL};
     pg_status st = PG_OK;
     PG_TRY(pg__to_channels_last(lw, c->l, c->rank, x, &in[0], err));
     const uint64_t rows = pg__dims_at(lw, in[0])->d[0];
@@ -269,7 +269,7 @@ static pg_status by_places(const local *c, pg__lowering *lw, pg__val x, pg__val 
     PG_TRY(pg__lower_reshape(lw, in[0], &seen, &in[0], err));
     PG_TRY(pg__lower_transpose(lw, in[1], window_first, &in[1], err));
     PG_TRY(pg__lower_reshape(lw, in[1], &w, &in[1], err));
-    PG_TRY(pg__emit(tape(lw), PG__OP_conv, &a, in, 3, out, err));
+    PG_TRY(pg__emit(tape(lw), PG_OP_conv, &a, in, 3, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &y, out, err));
     PG_TRY(pg__from_channels_last(lw, c->l, *out, out, err));
 done:
@@ -327,10 +327,10 @@ static pg_status by_matrix(const local *c, pg__lowering *lw, pg__val x, pg__val 
     const pg__dims flat = pg__dims_of(2, (const uint64_t[]){y.d[0], n_in});
     PG_TRY(pg__lower_constant(lw, &seen, mask, &sees, err));
     PG_TRY(pg__lower_param(lw, "kernel", kernel.rank, kernel.d, &w, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, w, sees, &w, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, w, sees, &w, err));
     PG_TRY(pg__lower_reshape(lw, w, &matrix, &w, err));
     PG_TRY(pg__lower_reshape(lw, x, &flat, &x, err));
-    PG_TRY(pg__emit2(tape(lw), PG__OP_dense, NULL, x, w, out, err));
+    PG_TRY(pg__emit2(tape(lw), PG_OP_dense, NULL, x, w, out, err));
     PG_TRY(pg__lower_reshape(lw, *out, &y, out, err));
 done:
     pg__mem_free(mask);
@@ -354,7 +354,7 @@ static pg_status add_bias(const local *c, pg__lowering *lw, pg__val *y, pg_err *
         goto done;
     PG_TRY(pg__lower_param(lw, "bias", stored.rank, stored.d, &bias, err));
     PG_TRY(pg__lower_reshape(lw, bias, &used, &bias, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, *y, bias, y, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, *y, bias, y, err));
 done:
     return st;
 }

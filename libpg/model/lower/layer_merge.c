@@ -24,28 +24,28 @@ static pg_status join_masks(pg__lowering *lw, const pg__val *in, size_t n_in, pg
                             pg_err *err)
 {
     const int any = lw->opts->rules->masks_or;
-    pg__val mask = PG__NO_VAL;
+    pg__val mask = PG_NO_VAL;
     pg_status st = PG_OK;
     for (size_t k = 0; k < n_in; k++) {
         const pg__val m = pg__mask_of(lw, in[k]);
-        if (m == PG__NO_VAL && any)
+        if (m == PG_NO_VAL && any)
             return PG_OK;
-        if (mask != PG__NO_VAL && m != PG__NO_VAL && m != mask)
-            PG_TRY(pg__lower_binary(lw, any ? PG__MAXIMUM : PG__MULTIPLY, mask, m, &mask, err));
-        mask = mask == PG__NO_VAL ? m : mask;
+        if (mask != PG_NO_VAL && m != PG_NO_VAL && m != mask)
+            PG_TRY(pg__lower_binary(lw, any ? PG_MAXIMUM : PG_MULTIPLY, mask, m, &mask, err));
+        mask = mask == PG_NO_VAL ? m : mask;
     }
-    if (mask != PG__NO_VAL)
+    if (mask != PG_NO_VAL)
         PG_TRY(pg__set_mask(lw, y, mask, err));
 done:
     return st;
 }
 
-/* The mask of x as (rows, steps, 1, ...), PG__NO_VAL if there is none. */
+/* The mask of x as (rows, steps, 1, ...), PG_NO_VAL if there is none. */
 static pg_status steps_of(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
     pg__dims to = *pg__dims_at(lw, x);
     *out = pg__mask_of(lw, x);
-    if (*out == PG__NO_VAL)
+    if (*out == PG_NO_VAL)
         return PG_OK;
     const pg__dims *mask = pg__dims_at(lw, *out);
     for (uint32_t i = 0; i < to.rank; i++)
@@ -53,21 +53,21 @@ static pg_status steps_of(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err
     return pg__lower_reshape(lw, *out, &to, out, err);
 }
 
-/* a if the mask is 1, otherwise b, or 1 if b is PG__NO_VAL. */
+/* a if the mask is 1, otherwise b, or 1 if b is PG_NO_VAL. */
 static pg_status where(pg__lowering *lw, pg__val mask, pg__val a, pg__val b, pg__val *out,
                        pg_err *err)
 {
     pg__val rest;
     pg_status st = PG_OK;
-    if (mask == PG__NO_VAL) {
+    if (mask == PG_NO_VAL) {
         *out = a;
         return PG_OK;
     }
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 1}, mask, &rest, err));
-    if (b != PG__NO_VAL)
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, b, rest, &rest, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, a, mask, &a, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, a, rest, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &(pg__affine_attrs){-1, 1}, mask, &rest, err));
+    if (b != PG_NO_VAL)
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, b, rest, &rest, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, a, mask, &a, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, a, rest, out, err));
 done:
     return st;
 }
@@ -77,18 +77,18 @@ done:
 static pg_status join_masked(pg__lowering *lw, pg__binary_kind kind, pg__val *sum, pg__val *mask,
                              pg__val next, pg__val next_mask, pg_err *err)
 {
-    const int both = *mask != PG__NO_VAL && next_mask != PG__NO_VAL;
-    const pg__val neutral = kind == PG__MULTIPLY ? PG__NO_VAL : *sum;
+    const int both = *mask != PG_NO_VAL && next_mask != PG_NO_VAL;
+    const pg__val neutral = kind == PG_MULTIPLY ? PG_NO_VAL : *sum;
     pg_status st = PG_OK;
     PG_TRY(where(lw, next_mask, next, neutral, &next, err));
-    PG_TRY(where(lw, *mask, *sum, kind == PG__MULTIPLY ? PG__NO_VAL : next, sum, err));
+    PG_TRY(where(lw, *mask, *sum, kind == PG_MULTIPLY ? PG_NO_VAL : next, sum, err));
     PG_TRY(pg__lower_binary(lw, kind, *sum, next, sum, err));
     if (both)
-        PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, *mask, next_mask, mask, err));
+        PG_TRY(pg__lower_binary(lw, PG_MAXIMUM, *mask, next_mask, mask, err));
     else
-        *mask = PG__NO_VAL;
-    if (both && kind == PG__MULTIPLY)
-        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *sum, *mask, sum, err));
+        *mask = PG_NO_VAL;
+    if (both && kind == PG_MULTIPLY)
+        PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *sum, *mask, sum, err));
 done:
     return st;
 }
@@ -96,8 +96,8 @@ done:
 static pg_status combine(pg__lowering *lw, pg__binary_kind kind, uint32_t rank, const pg__val *in,
                          size_t n_in, pg__val *sum, pg_err *err)
 {
-    const int masked = lw->opts->rules->masks_or && kind != PG__ADD && kind != PG__SUBTRACT;
-    pg__val mask = PG__NO_VAL, next_mask = PG__NO_VAL, next;
+    const int masked = lw->opts->rules->masks_or && kind != PG_ADD && kind != PG_SUBTRACT;
+    pg__val mask = PG_NO_VAL, next_mask = PG_NO_VAL, next;
     pg_status st = PG_OK;
     if (masked)
         PG_TRY(steps_of(lw, in[0], &mask, err));
@@ -119,14 +119,14 @@ static pg_status merge(pg__lowering *lw, const pg__layer *l, pg__binary_kind kin
     uint32_t rank = 0;
     pg__val sum;
     pg_status st = PG_OK;
-    if (n_in < 1 || (kind == PG__SUBTRACT && n_in != 2))
+    if (n_in < 1 || (kind == PG_SUBTRACT && n_in != 2))
         PG_FAIL(PG_E_FORMAT, "%s: %s is called with %zu tensors", PG_SHOW(l->name), l->class_name,
                 n_in);
     for (size_t k = 0; k < n_in; k++)
         rank = pg__dims_at(lw, in[k])->rank > rank ? pg__dims_at(lw, in[k])->rank : rank;
     PG_TRY(combine(lw, kind, rank, in, n_in, &sum, err));
     if (average)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &share, sum, &sum, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &share, sum, &sum, err));
     out->n = 1;
     out->v[0] = sum;
     PG_TRY(join_masks(lw, in, n_in, sum, err));
@@ -140,12 +140,12 @@ done:
     {                                                                                   \
         return merge(lw, l, kind, average, in, n_in, out, err);                         \
     }
-MERGE_LAYER(add, PG__ADD, 0)
-MERGE_LAYER(subtract, PG__SUBTRACT, 0)
-MERGE_LAYER(multiply, PG__MULTIPLY, 0)
-MERGE_LAYER(average, PG__ADD, 1)
-MERGE_LAYER(maximum, PG__MAXIMUM, 0)
-MERGE_LAYER(minimum, PG__MINIMUM, 0)
+MERGE_LAYER(add, PG_ADD, 0)
+MERGE_LAYER(subtract, PG_SUBTRACT, 0)
+MERGE_LAYER(multiply, PG_MULTIPLY, 0)
+MERGE_LAYER(average, PG_ADD, 1)
+MERGE_LAYER(maximum, PG_MAXIMUM, 0)
+MERGE_LAYER(minimum, PG_MINIMUM, 0)
 
 /* A mask of ones for an input without one. */
 static pg_status true_mask(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
@@ -157,7 +157,7 @@ static pg_status true_mask(pg__lowering *lw, pg__val x, pg__val *out, pg_err *er
     const pg__dims shape = pg__dims_of(2, d);
     pg_status st = PG_OK;
     PG_TRY(pg__lower_constant(lw, &shape, &one, out, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &a, *out, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_spread, &a, *out, out, err));
 done:
     return st;
 }
@@ -170,17 +170,17 @@ static pg_status concat_masks(pg__lowering *lw, const pg__val *in, size_t n_in, 
     size_t n_masked = 0;
     pg_status st = PG_OK;
     for (size_t k = 0; k < n_in; k++)
-        n_masked += pg__mask_of(lw, in[k]) != PG__NO_VAL;
+        n_masked += pg__mask_of(lw, in[k]) != PG_NO_VAL;
     if (n_masked == 0)
         return PG_OK;
     if (n_in > PG_MAX_OUTPUTS)
         PG_FAIL(PG_E_LIMIT, "%zu masked inputs, at most %d are supported", n_in, PG_MAX_OUTPUTS);
     for (size_t k = 0; k < n_in; k++) {
         masks[k] = pg__mask_of(lw, in[k]);
-        if (masks[k] == PG__NO_VAL)
+        if (masks[k] == PG_NO_VAL)
             PG_TRY(true_mask(lw, in[k], &masks[k], err));
     }
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_concat, &(pg__concat_attrs){1}, masks, n_in, &mask, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_concat, &(pg__concat_attrs){1}, masks, n_in, &mask, err));
     PG_TRY(pg__set_mask(lw, y, mask, err));
 done:
     return st;
@@ -199,7 +199,7 @@ static pg_status concatenate(pg__lowering *lw, const pg__layer *l, const char *k
         PG_FAIL(PG_E_UNSUPPORTED, "%s: joining along the batch axis is not supported",
                 PG_SHOW(l->name));
     out->n = 1;
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_concat, &a, in, n_in, &out->v[0], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_concat, &a, in, n_in, &out->v[0], err));
     PG_TRY(a.axis == 1 && rank > 2 ? concat_masks(lw, in, n_in, out->v[0], err)
                                    : join_masks(lw, in, n_in, out->v[0], err));
 done:

@@ -77,7 +77,7 @@ done:
 /* ---- BatchNormalization, channels last ---- */
 
 typedef struct norm {
-    pg__val x, mask, gamma, beta, mean, variance; /* gamma, beta: PG__NO_VAL where absent */
+    pg__val x, mask, gamma, beta, mean, variance; /* gamma, beta: PG_NO_VAL where absent */
     double epsilon, momentum;
     int is_sync;         /* meant for statistics over all devices */
     uint32_t axis, rank; /* of the layer's input */
@@ -119,7 +119,7 @@ static pg_status norm_params(norm *n, pg__lowering *lw, const pg__layer *l, pg_e
     pg_status st = PG_OK;
     if (channels == PG_DIM_ANY)
         PG_FAIL(PG_E_MISMATCH, "input %s needs a known size along the axis", PG_SHAPE(x));
-    n->gamma = n->beta = PG__NO_VAL;
+    n->gamma = n->beta = PG_NO_VAL;
     if (pg__config_bool(l, "scale", 1))
         PG_TRY(pg__lower_param(lw, "gamma", 1, &channels, &n->gamma, err));
     if (pg__config_bool(l, "center", 1))
@@ -134,12 +134,12 @@ done:
 static pg__bn_correction correction_of(const norm *n, const pg__rules *rules)
 {
     switch (rules->bn_moving) {
-    case PG__BN_BIASED: return PG__BN_NONE;
-    case PG__BN_DEBIASED:
-    case PG__BN_CORRECTED_2X: return is_fused(n) && n->rank == 4 ? PG__BN_TWICE : PG__BN_LAYER;
-    case PG__BN_FUSED: return is_fused(n) ? PG__BN_SAMPLE : PG__BN_NONE;
+    case PG_BN_BIASED: return PG_BN_NONE;
+    case PG_BN_DEBIASED:
+    case PG_BN_CORRECTED_2X: return is_fused(n) && n->rank == 4 ? PG_BN_TWICE : PG_BN_LAYER;
+    case PG_BN_FUSED: return is_fused(n) ? PG_BN_SAMPLE : PG_BN_NONE;
     }
-    return PG__BN_NONE;
+    return PG_BN_NONE;
 }
 
 /* y by the batch's own statistics, which move the averages unless the layer forbids it. */
@@ -150,21 +150,21 @@ static pg_status batch_norm(norm *n, pg__lowering *lw, int moves, pg__val *y, pg
     pg__bn_attrs a = {.epsilon = n->epsilon, .meets = lw->opts->lanes_meet};
     pg__val stats[3], variance, moving;
     pg_status st = PG_OK;
-    if (rules->bn_moving == PG__BN_FUSED && is_fused(n))
-        n->mask = PG__NO_VAL;
+    if (rules->bn_moving == PG_BN_FUSED && is_fused(n))
+        n->mask = PG_NO_VAL;
     lw->to->couples_rows = 1;
-    PG_TRY(pg__emit2(t, PG__OP_bn_stats, NULL, n->x, n->mask, stats, err));
+    PG_TRY(pg__emit2(t, PG_OP_bn_stats, NULL, n->x, n->mask, stats, err));
     if (a.meets)
-        PG_TRY(pg__emit(t, PG__OP_meet_stats, NULL, stats, 3, stats, err));
-    PG_TRY(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &variance, err));
+        PG_TRY(pg__emit(t, PG_OP_meet_stats, NULL, stats, 3, stats, err));
+    PG_TRY(pg__emit2(t, PG_OP_bn_var, &a, stats[1], stats[2], &variance, err));
     const pg__val in[] = {n->x, stats[0], variance, n->gamma, n->beta, stats[2], n->mask};
-    PG_TRY(pg__emit(t, PG__OP_bn_apply, &a, in, sizeof in / sizeof *in, y, err));
+    PG_TRY(pg__emit(t, PG_OP_bn_apply, &a, in, sizeof in / sizeof *in, y, err));
     if (!moves)
         goto done;
     a.correction = correction_of(n, rules);
     moving = variance;
-    if (a.correction != PG__BN_NONE)
-        PG_TRY(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &moving, err));
+    if (a.correction != PG_BN_NONE)
+        PG_TRY(pg__emit2(t, PG_OP_bn_var, &a, stats[1], stats[2], &moving, err));
     PG_TRY(pg__lower_moving(lw, n->mean, stats[0], n->momentum, err));
     PG_TRY(pg__lower_moving(lw, n->variance, moving, n->momentum, err));
 done:
@@ -192,12 +192,12 @@ pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     if (n.axis + 1 != n.rank)
         PG_TRY(pg__lower_transpose(lw, in[0], perm, &n.x, err));
     PG_TRY(norm_params(&n, lw, l, err));
-    if (lw->training && !(is_frozen && frozen == PG__BN_FROZEN_INFERS)) {
-        PG_TRY(batch_norm(&n, lw, !is_frozen || frozen == PG__BN_FROZEN_MOVES, &y, err));
+    if (lw->training && !(is_frozen && frozen == PG_BN_FROZEN_INFERS)) {
+        PG_TRY(batch_norm(&n, lw, !is_frozen || frozen == PG_BN_FROZEN_MOVES, &y, err));
     } else {
         const pg__bn_attrs a = {.epsilon = n.epsilon};
         const pg__val operands[] = {n.x, n.mean, n.variance, n.gamma, n.beta};
-        PG_TRY(pg__emit(&lw->to->tape, PG__OP_bn_apply, &a, operands, 5, &y, err));
+        PG_TRY(pg__emit(&lw->to->tape, PG_OP_bn_apply, &a, operands, 5, &y, err));
     }
     if (n.axis + 1 != n.rank)
         PG_TRY(pg__lower_transpose(lw, y, back, &y, err));
@@ -262,7 +262,7 @@ static pg_status axes_param(pg__lowering *lw, const pg__layer *l, const char *na
     }
     PG_TRY(pg__lower_param(lw, name, n, given.d, out, err));
     if (memcmp(given.d, sorted.to.d, n * sizeof *given.d) != 0)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_reshape, &sorted, *out, out, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_reshape, &sorted, *out, out, err));
 done:
     return st;
 }
@@ -272,7 +272,7 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
 {
     pg__layer_norm_attrs a = {.epsilon = 1e-3};
     pg__transpose_attrs to, back;
-    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL}, results[3];
+    pg__val operands[3] = {in[0], PG_NO_VAL, PG_NO_VAL}, results[3];
     unsigned axes;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
@@ -284,7 +284,7 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     a.n_axes = axes_last(axes, rank, &to, &back);
     const int moved = axes != ((1u << a.n_axes) - 1) << (rank - a.n_axes);
     if (moved)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &to, in[0], &operands[0], err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_transpose, &to, in[0], &operands[0], err));
     const pg__dims x = *pg__dims_at(lw, operands[0]);
     const uint64_t *dims = x.d + (rank - a.n_axes);
     for (uint32_t i = 0; i < a.n_axes; i++)
@@ -294,11 +294,11 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
         PG_TRY(axes_param(lw, l, "gamma", in[0], a.n_axes, &x, &operands[1], err));
     if (pg__config_bool(l, "center", 1))
         PG_TRY(axes_param(lw, l, "beta", in[0], a.n_axes, &x, &operands[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_layer_norm, &a, operands, 3, results, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_layer_norm, &a, operands, 3, results, err));
     out->n = 1;
     out->v[0] = results[0];
     if (moved)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &back, results[0], &out->v[0], err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_transpose, &back, results[0], &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;

@@ -41,16 +41,16 @@ static pg_status with_number(const pg__operation *o, pg__binary_kind kind, pg__v
     pg__val number;
     pg_status st = PG_OK;
     switch (kind) {
-    case PG__ADD: a.offset = v; break;
-    case PG__MULTIPLY: a.scale = v; break;
-    case PG__SUBTRACT: a = first ? (pg__affine_attrs){-1, v} : (pg__affine_attrs){1, -v}; break;
-    case PG__DIVIDE:
-    case PG__MAXIMUM:
-    case PG__MINIMUM:
+    case PG_ADD: a.offset = v; break;
+    case PG_MULTIPLY: a.scale = v; break;
+    case PG_SUBTRACT: a = first ? (pg__affine_attrs){-1, v} : (pg__affine_attrs){1, -v}; break;
+    case PG_DIVIDE:
+    case PG_MAXIMUM:
+    case PG_MINIMUM:
         PG_TRY(pg__lower_constant(o->lw, &one, &v, &number, err));
         return pg__lower_binary(o->lw, kind, first ? number : x, first ? x : number, out, err);
     }
-    return pg__emit1(&o->lw->to->tape, PG__OP_affine, &a, x, out, err);
+    return pg__emit1(&o->lw->to->tape, PG_OP_affine, &a, x, out, err);
 done:
     return st;
 }
@@ -66,10 +66,10 @@ static pg_status lower_binary(const pg__operation *o, int what, pg__val *out, pg
     pg_status st = PG_OK;
     for (int k = 0; k < 2; k++)
         v[k] = pg__operation_tensor(o, arg[k]);
-    const int first = v[0] == PG__NO_VAL;
-    if (v[0] == PG__NO_VAL && v[1] == PG__NO_VAL)
+    const int first = v[0] == PG_NO_VAL;
+    if (v[0] == PG_NO_VAL && v[1] == PG_NO_VAL)
         return pg__operation_refuse(o, "of anything but a tensor", err);
-    if (v[0] != PG__NO_VAL && v[1] != PG__NO_VAL) {
+    if (v[0] != PG_NO_VAL && v[1] != PG_NO_VAL) {
         if (pg__dims_at(o->lw, v[0])->rank != pg__dims_at(o->lw, v[1])->rank)
             return pg__operation_refuse(o, "of tensors with different numbers of axes", err);
         return pg__lower_binary(o->lw, kind, v[0], v[1], out, err);
@@ -95,10 +95,10 @@ static pg_status lower_scaled(const pg__operation *o, int what, pg__val *out, pg
     const pg__reshape_attrs same = {.to = *pg__dims_at(o->lw, x)};
     switch ((scaled)what) {
     case NEGATIVE:
-        st = pg__emit1(&o->lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 0}, x, out, err);
+        st = pg__emit1(&o->lw->to->tape, PG_OP_affine, &(pg__affine_attrs){-1, 0}, x, out, err);
         break;
-    case SQUARE: st = pg__lower_binary(o->lw, PG__MULTIPLY, x, x, out, err); break;
-    case IDENTITY: st = pg__emit1(&o->lw->to->tape, PG__OP_reshape, &same, x, out, err); break;
+    case SQUARE: st = pg__lower_binary(o->lw, PG_MULTIPLY, x, x, out, err); break;
+    case IDENTITY: st = pg__emit1(&o->lw->to->tape, PG_OP_reshape, &same, x, out, err); break;
     }
 done:
     return st;
@@ -125,9 +125,9 @@ static pg_status softmax(const pg__operation *o, pg__val x, pg__val *out, pg_err
     PG_TRY(pg__operation_axes(o, pg__operation_arg(o, 1, names), rank, axis, &n, err));
     if (n > 1 || (n == 1 && axis[0] + 1 != rank))
         return pg__operation_refuse(o, "over any axis but the last", err);
-    PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_softmax, NULL, x, out, err));
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_softmax, NULL, x, out, err));
     if (!o->lw->opts->rules->keras3)
-        PG_TRY(pg__set_logits(o->lw, *out, PG__SOFTMAX_OF, x, err));
+        PG_TRY(pg__set_logits(o->lw, *out, PG_SOFTMAX_OF, x, err));
 done:
     return st;
 }
@@ -136,7 +136,7 @@ static pg_status lower_activation(const pg__operation *o, int what, pg__val *out
 {
     static const char *const approximate[] = {"approximate", NULL};
     const int keras3 = o->lw->opts->rules->keras3;
-    pg__act_attrs a = {PG__ACT_RELU, INFINITY, 0, 0};
+    pg__act_attrs a = {PG_ACT_RELU, INFINITY, 0, 0};
     pg__val x;
     pg_status st = PG_OK;
     PG_TRY(pg__operation_first(o, &x, err));
@@ -148,30 +148,30 @@ static pg_status lower_activation(const pg__operation *o, int what, pg__val *out
         PG_TRY(read_slope(o, &a.b, err));
         break;
     case ELU:
-        a = (pg__act_attrs){PG__ACT_ELU, 1, 0, 0};
+        a = (pg__act_attrs){PG_ACT_ELU, 1, 0, 0};
         PG_TRY(read_slope(o, &a.a, err));
         break;
-    case SELU: a.kind = PG__ACT_SELU; break;
+    case SELU: a.kind = PG_ACT_SELU; break;
     case GELU:
-        a.kind = pg__json_bool(pg__operation_arg(o, 1, approximate), keras3) ? PG__ACT_GELU_TANH
-                                                                             : PG__ACT_GELU;
+        a.kind = pg__json_bool(pg__operation_arg(o, 1, approximate), keras3) ? PG_ACT_GELU_TANH
+                                                                             : PG_ACT_GELU;
         break;
-    case SILU: a.kind = PG__ACT_SWISH; break;
+    case SILU: a.kind = PG_ACT_SWISH; break;
     case SOFTMAX: return softmax(o, x, out, err);
-    case SOFTPLUS: a.kind = PG__ACT_SOFTPLUS; break;
-    case SOFTSIGN: a.kind = PG__ACT_SOFTSIGN; break;
-    case SIGMOID: a.kind = PG__ACT_SIGMOID; break;
-    case HARD_SIGMOID: a = (pg__act_attrs){PG__ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0}; break;
+    case SOFTPLUS: a.kind = PG_ACT_SOFTPLUS; break;
+    case SOFTSIGN: a.kind = PG_ACT_SOFTSIGN; break;
+    case SIGMOID: a.kind = PG_ACT_SIGMOID; break;
+    case HARD_SIGMOID: a = (pg__act_attrs){PG_ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0}; break;
     case HARD_SILU:
-        a = (pg__act_attrs){PG__ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0};
-        PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_act, &a, x, out, err));
-        return pg__lower_binary(o->lw, PG__MULTIPLY, x, *out, out, err);
-    case TANH: a.kind = PG__ACT_TANH; break;
-    case EXP: a.kind = PG__ACT_EXPONENTIAL; break;
+        a = (pg__act_attrs){PG_ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0};
+        PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_act, &a, x, out, err));
+        return pg__lower_binary(o->lw, PG_MULTIPLY, x, *out, out, err);
+    case TANH: a.kind = PG_ACT_TANH; break;
+    case EXP: a.kind = PG_ACT_EXPONENTIAL; break;
     }
-    PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_act, &a, x, out, err));
-    if (a.kind == PG__ACT_SIGMOID && !keras3)
-        PG_TRY(pg__set_logits(o->lw, *out, PG__SIGMOID_OF, x, err));
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_act, &a, x, out, err));
+    if (a.kind == PG_ACT_SIGMOID && !keras3)
+        PG_TRY(pg__set_logits(o->lw, *out, PG_SIGMOID_OF, x, err));
 done:
     return st;
 }
@@ -213,9 +213,9 @@ static pg_status lower_reduce(const pg__operation *o, int what, pg__val *out, pg
         if (k == n)
             kept.d[kept.rank++] = in.d[i];
     }
-    PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_sum_to, &to, x, out, err));
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_sum_to, &to, x, out, err));
     if ((reduction)what == MEAN)
-        PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_affine, &(pg__affine_attrs){1 / (double)count, 0},
+        PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_affine, &(pg__affine_attrs){1 / (double)count, 0},
                          *out, out, err));
     if (!keeps_dims(o))
         PG_TRY(pg__lower_reshape(o->lw, *out, &kept, out, err));
@@ -315,7 +315,7 @@ static pg_status concat(const pg__operation *o, pg__val *out, pg_err *err)
         return pg__operation_refuse(o, "of anything but a list of tensors", err);
     for (size_t k = 0; k < n_in; k++) {
         in[k] = pg__operation_tensor(o, pg__json_at(list, k));
-        if (in[k] == PG__NO_VAL)
+        if (in[k] == PG_NO_VAL)
             return pg__operation_refuse(o, "of anything but a tensor", err);
     }
     PG_TRY(pg__operation_axes(o, pg__operation_arg(o, 1, axes), pg__dims_at(o->lw, in[0])->rank,
@@ -323,7 +323,7 @@ static pg_status concat(const pg__operation *o, pg__val *out, pg_err *err)
     if (n != 1 || axis[0] == 0)
         return pg__operation_refuse(o, "along the rows of a batch", err);
     a.axis = axis[0];
-    PG_TRY(pg__emit(&o->lw->to->tape, PG__OP_concat, &a, in, n_in, out, err));
+    PG_TRY(pg__emit(&o->lw->to->tape, PG_OP_concat, &a, in, n_in, out, err));
 done:
     return st;
 }
@@ -421,7 +421,7 @@ static pg_status get_item(const pg__operation *o, pg__val x, pg__val *out, pg_er
     }
     while (axis < in.rank)
         c.to.d[c.to.rank++] = in.d[axis++];
-    PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_pad, &c.pad, x, out, err));
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_pad, &c.pad, x, out, err));
     PG_TRY(pg__lower_reshape(o->lw, *out, &c.to, out, err));
 done:
     return st;
@@ -444,7 +444,7 @@ static pg_status lower_shape(const pg__operation *o, int what, pg__val *out, pg_
     case GET_ITEM: return get_item(o, x, out, err);
     case CONCAT: break;
     }
-    PG_TRY(pg__emit1(&o->lw->to->tape, PG__OP_reshape, &a, x, out, err));
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_reshape, &a, x, out, err));
 done:
     return st;
 }
@@ -454,12 +454,12 @@ done:
 typedef pg_status (*lower_fn)(const pg__operation *o, int what, pg__val *out, pg_err *err);
 
 enum { /* the kinds of operations.def under their names there */
-       ADD = PG__ADD,
-       SUBTRACT = PG__SUBTRACT,
-       MULTIPLY = PG__MULTIPLY,
-       DIVIDE = PG__DIVIDE,
-       MAXIMUM = PG__MAXIMUM,
-       MINIMUM = PG__MINIMUM
+       ADD = PG_ADD,
+       SUBTRACT = PG_SUBTRACT,
+       MULTIPLY = PG_MULTIPLY,
+       DIVIDE = PG_DIVIDE,
+       MAXIMUM = PG_MAXIMUM,
+       MINIMUM = PG_MINIMUM
 };
 
 static const struct {

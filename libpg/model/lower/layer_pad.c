@@ -38,7 +38,7 @@ static pg_status pad(pg__lowering *lw, const pg__layer *l, const pg__val *in, si
                      const char *key, int sign, pg__results *out, pg_err *err)
 {
     const uint32_t rank = pg__spatial_rank(l->class_name), first = pg__is_channels_first(l) ? 2 : 1;
-    int64_t ends[PG__MAX_SPATIAL][2];
+    int64_t ends[PG_MAX_SPATIAL][2];
     pg__pad_attrs a = {.before = {0}};
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
@@ -51,7 +51,7 @@ static pg_status pad(pg__lowering *lw, const pg__layer *l, const pg__val *in, si
         a.after[first + i] = sign * ends[i][1];
     }
     out->n = 1;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pad, &a, in[0], &out->v[0], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pad, &a, in[0], &out->v[0], err));
 done:
     return st;
 }
@@ -75,17 +75,17 @@ pg_status pg__lower_up_sampling(pg__lowering *lw, const pg__layer *l, const pg__
 {
     const char *key = pg__config_has(l, "length") ? "length" : "size"; /* Keras 1's 1D */
     pg__resize_attrs a = {.rank = pg__spatial_rank(l->class_name)};
-    pg__resample how = PG__NEAREST;
+    pg__resample how = PG_NEAREST;
     pg__val x, y;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
     if (a.rank == 2)
-        PG_TRY(pg__config_resample(&how, l, PG__NEAREST, err));
+        PG_TRY(pg__config_resample(&how, l, PG_NEAREST, err));
     PG_TRY(pg__config_dims_or(a.factor, a.rank, l, key, 2, err));
     PG_TRY(pg__to_channels_last(lw, l, a.rank, in[0], &x, err));
-    a.bilinear = how == PG__BILINEAR;
-    if (how == PG__NEAREST || how == PG__BILINEAR) {
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_resize, &a, x, &y, err));
+    a.bilinear = how == PG_BILINEAR;
+    if (how == PG_NEAREST || how == PG_BILINEAR) {
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_resize, &a, x, &y, err));
     } else {
         const pg__dims *d = pg__dims_at(lw, x);
         const uint64_t size[2] = {pg__dim_mul(d->d[1], a.factor[0]),

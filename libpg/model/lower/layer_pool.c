@@ -16,11 +16,11 @@ static pg_status read_windows(pg__pool_attrs *a, const pg__layer *l, const pg__d
     PG_TRY(pg__config_dims_or(a->window, a->rank, l, old ? "pool_length" : "pool_size", 2, err));
     PG_TRY(pg__config_dims_or(a->stride, a->rank, l, strides, 0, err));
     PG_TRY(pg__config_padding(&padding, l, err));
-    if (padding == PG__PAD_CAUSAL)
+    if (padding == PG_PAD_CAUSAL)
         PG_FAIL(PG_E_FORMAT, "%s: pooling has no causal padding", PG_SHOW(l->name));
     for (uint32_t i = 0; i < a->rank; i++) {
         a->stride[i] = a->stride[i] ? a->stride[i] : a->window[i];
-        if (padding == PG__PAD_SAME)
+        if (padding == PG_PAD_SAME)
             pg__pad_same(x->d[i + 1], a->window[i], a->stride[i], &a->before[i], &a->after[i]);
     }
 done:
@@ -37,7 +37,7 @@ pg_status pg__lower_pool(pg__lowering *lw, const pg__layer *l, const pg__val *in
     PG_TRY(pg__lower_one_input(l, n_in, err));
     PG_TRY(pg__to_channels_last(lw, l, a.rank, in[0], &x, err));
     PG_TRY(read_windows(&a, l, pg__dims_at(lw, x), err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pool, &a, x, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pool, &a, x, &y, err));
     out->n = 1;
     PG_TRY(pg__from_channels_last(lw, l, y, &out->v[0], err));
 done:
@@ -54,10 +54,10 @@ static pg_status masked_mean(pg__lowering *lw, pg__val x, pg__val mask, pg__val 
     pg__val n;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_reshape(lw, mask, &steps, &mask, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, mask, &x, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_sum_to, &sums, x, &x, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_sum_to, &count, mask, &n, err));
-    PG_TRY(pg__lower_binary(lw, PG__DIVIDE, x, n, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, mask, &x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_sum_to, &sums, x, &x, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_sum_to, &count, mask, &n, err));
+    PG_TRY(pg__lower_binary(lw, PG_DIVIDE, x, n, out, err));
 done:
     return st;
 }
@@ -75,10 +75,10 @@ pg_status pg__lower_global_pool(pg__lowering *lw, const pg__layer *l, const pg__
     for (uint32_t i = 0; i < a.rank; i++)
         a.stride[i] = 1;
     mask = pg__mask_of(lw, in[0]);
-    if (mask != PG__NO_VAL && !a.max && a.rank == 1)
+    if (mask != PG_NO_VAL && !a.max && a.rank == 1)
         PG_TRY(masked_mean(lw, x, mask, &y, err));
     else
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pool, &a, x, &y, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pool, &a, x, &y, err));
     out->n = 1;
     if (pg__config_bool(l, "keepdims", 0)) {
         PG_TRY(pg__from_channels_last(lw, l, y, &out->v[0], err));

@@ -74,8 +74,8 @@ static pg_status scale_shift(pg__lowering *lw, pg__val x, const pg__dims *shape,
     pg_status st = PG_OK;
     PG_TRY(pg__lower_constant(lw, shape, scale, &a, err));
     PG_TRY(pg__lower_constant(lw, shape, offset, &b, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, a, out, err));
-    PG_TRY(pg__lower_binary(lw, PG__ADD, *out, b, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, x, a, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_ADD, *out, b, out, err));
 done:
     return st;
 }
@@ -102,7 +102,7 @@ pg_status pg__lower_rescaling(pg__lowering *lw, const pg__layer *l, const pg__va
     } else {
         PG_TRY(pg__config_num_or(&a.scale, l, l->config, "scale", 1, err));
         PG_TRY(pg__config_num_or(&a.offset, l, l->config, "offset", 0, err));
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &a, in[0], &out->v[0], err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &a, in[0], &out->v[0], err));
     }
     if (lw->opts->rules->keras3)
         PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
@@ -168,7 +168,7 @@ static pg_status by_weights(pg__lowering *lw, const pg__layer *l, pg__val x, con
     const pg__dims scalar = pg__dims_of(1, &one);
     const double least = SMALLEST_DEVIATION * SMALLEST_DEVIATION;
     const pg__bn_attrs a = {.epsilon = 0};
-    pg__val in[] = {x, PG__NO_VAL, PG__NO_VAL}, count, floor;
+    pg__val in[] = {x, PG_NO_VAL, PG_NO_VAL}, count, floor;
     pg_status st = PG_OK;
     if (pg__config_bool(l, "invert", 0) || pg__dims_elems(shape) != channels)
         PG_FAIL(
@@ -179,8 +179,8 @@ static pg_status by_weights(pg__lowering *lw, const pg__layer *l, pg__val x, con
     PG_TRY(pg__lower_param(lw, "variance", 1, &channels, &in[2], err));
     PG_TRY(pg__lower_param(lw, "count", 0, NULL, &count, err));
     PG_TRY(pg__lower_constant(lw, &scalar, &least, &floor, err));
-    PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, in[2], floor, &in[2], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_bn_apply, &a, in, 3, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MAXIMUM, in[2], floor, &in[2], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_bn_apply, &a, in, 3, out, err));
 done:
     return st;
 }

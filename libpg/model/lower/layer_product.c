@@ -45,12 +45,12 @@ static pg_status axis_last(pg__lowering *lw, pg__val *x, uint32_t axis, pg_err *
 static pg_status one_by_root(pg__lowering *lw, double least, pg__val x, pg__val *out, pg_err *err)
 {
     const pg__dims single = pg__dims_of(1, &(const uint64_t){1});
-    const pg__act_attrs rsqrt = {.kind = PG__ACT_RSQRT};
+    const pg__act_attrs rsqrt = {.kind = PG_ACT_RSQRT};
     pg__val bound;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_constant(lw, &single, &least, &bound, err));
-    PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, x, bound, out, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &rsqrt, *out, out, err));
+    PG_TRY(pg__lower_binary(lw, PG_MAXIMUM, x, bound, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_act, &rsqrt, *out, out, err));
 done:
     return st;
 }
@@ -62,10 +62,10 @@ static pg_status normalise(pg__lowering *lw, pg__val *x, pg_err *err)
     pg__val squares;
     pg_status st = PG_OK;
     sum.to.d[sum.to.rank - 1] = 1;
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *x, *x, &squares, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_sum_to, &sum, squares, &squares, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *x, *x, &squares, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_sum_to, &sum, squares, &squares, err));
     PG_TRY(one_by_root(lw, lw->opts->rules->keras3 ? 1e-14 : 1e-12, squares, &squares, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *x, squares, x, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, *x, squares, x, err));
 done:
     return st;
 }
@@ -108,7 +108,7 @@ static pg_status dot(pg__lowering *lw, const pg__layer *l, const pg__val *in, si
     }
     if (to.rank == 1)
         to.d[to.rank++] = 1;
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_matmul, &(pg__matmul_attrs){0, 1}, x[0], x[1], x, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_matmul, &(pg__matmul_attrs){0, 1}, x[0], x[1], x, err));
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, x[0], &to, &out->v[0], err));
 done:
@@ -131,9 +131,9 @@ static pg_status cosine(pg__lowering *lw, const pg__layer *l, const pg__val *in,
         PG_TRY(dot(lw, l, (const pg__val[]){in[pairs[k][0]], in[pairs[k][1]]}, 2, &dots[k], err));
     const pg__dims to =
         pg__dims_of(3, (const uint64_t[]){pg__dims_at(lw, dots[0].v[0])->d[0], 1, 1});
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, dots[1].v[0], dots[2].v[0], &scale, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, dots[1].v[0], dots[2].v[0], &scale, err));
     PG_TRY(one_by_root(lw, 1e-14, scale, &scale, err));
-    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, dots[0].v[0], scale, &scale, err));
+    PG_TRY(pg__lower_binary(lw, PG_MULTIPLY, dots[0].v[0], scale, &scale, err));
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, scale, &to, &out->v[0], err));
 done:

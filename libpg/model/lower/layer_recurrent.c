@@ -19,9 +19,9 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"LSTM", 4, PG__OP_lstm, 2},
-    {"GRU", 3, PG__OP_gru, 1},
-    {"SimpleRNN", 1, PG__OP_rnn, 1},
+    {"LSTM", 4, PG_OP_lstm, 2},
+    {"GRU", 3, PG_OP_gru, 1},
+    {"SimpleRNN", 1, PG_OP_rnn, 1},
 };
 
 typedef struct cell {
@@ -60,19 +60,19 @@ static pg_status cut(pg__lowering *lw, pg__val v, uint64_t first, uint64_t n, pg
     pg__pad_attrs a = {.before = {0}};
     a.before[axis] = -(int64_t)first;
     a.after[axis] = -(int64_t)(d->d[axis] - first - n);
-    return pg__emit1(tape(lw), PG__OP_pad, &a, v, out, err);
+    return pg__emit1(tape(lw), PG_OP_pad, &a, v, out, err);
 }
 
 static pg_status join(pg__lowering *lw, const pg__val *v, size_t n, pg__val *out, pg_err *err)
 {
     const pg__concat_attrs a = {.axis = pg__dims_at(lw, v[0])->rank - 1};
-    return pg__emit(tape(lw), PG__OP_concat, &a, v, n, out, err);
+    return pg__emit(tape(lw), PG_OP_concat, &a, v, n, out, err);
 }
 
 static pg_status transposed(pg__lowering *lw, pg__val v, pg__val *out, pg_err *err)
 {
     const pg__transpose_attrs a = {.perm = {1, 0}};
-    return pg__emit1(tape(lw), PG__OP_transpose, &a, v, out, err);
+    return pg__emit1(tape(lw), PG_OP_transpose, &a, v, out, err);
 }
 
 /* Each gate's block of a CuDNN kernel (rows, units) holds a matrix (units, rows). */
@@ -115,9 +115,9 @@ static pg_status load_bias(pg__lowering *lw, cell *c, pg_err *err)
         PG_TRY(cut(lw, c->bias, n, n, &half[1], err));
         c->bias = half[0];
         c->recurrent_bias = half[1];
-        if (c->kind->op == PG__OP_lstm) {
-            PG_TRY(pg__emit2(tape(lw), PG__OP_add, NULL, half[0], half[1], &c->bias, err));
-            c->recurrent_bias = PG__NO_VAL;
+        if (c->kind->op == PG_OP_lstm) {
+            PG_TRY(pg__emit2(tape(lw), PG_OP_add, NULL, half[0], half[1], &c->bias, err));
+            c->recurrent_bias = PG_NO_VAL;
         }
     } else if (c->attrs.reset_after) {
         PG_TRY(pg__lower_param(lw, "bias", 2, (const uint64_t[]){2, n}, &half[0], err));
@@ -162,7 +162,7 @@ static pg_status load(pg__lowering *lw, cell *c, uint64_t features, pg_err *err)
     const uint64_t n = c->kind->gates * c->units;
     const uint64_t w[] = {features, n}, u[] = {c->units, n};
     pg_status st = PG_OK;
-    c->bias = c->recurrent_bias = PG__NO_VAL;
+    c->bias = c->recurrent_bias = PG_NO_VAL;
     if (apart)
         return load_gates(lw, c, features, err);
     PG_TRY(pg__lower_param(lw, c->is_keras1 ? "W" : "kernel", 2, w, &c->kernel, err));
@@ -224,10 +224,10 @@ static pg_status read_cell(pg__lowering *lw, const pg__layer *l, const pg__layer
                 .has_bias = pg__config_bool(l, "use_bias", 1)};
     PG_TRY(pg__check_flags(l, err)); /* of a cell, or of one direction */
     PG_TRY(pg__config_dim(&c->units, l, c->is_keras1 ? "output_dim" : "units", err));
-    c->attrs.act = (pg__act_attrs){.kind = PG__ACT_TANH};
-    c->attrs.gate = (pg__act_attrs){.kind = PG__ACT_SIGMOID};
+    c->attrs.act = (pg__act_attrs){.kind = PG_ACT_TANH};
+    c->attrs.gate = (pg__act_attrs){.kind = PG_ACT_SIGMOID};
     c->attrs.reset_after =
-        c->kind->op == PG__OP_gru && (c->is_cudnn || pg__config_bool(l, "reset_after", 0));
+        c->kind->op == PG_OP_gru && (c->is_cudnn || pg__config_bool(l, "reset_after", 0));
     c->attrs.reverse = pg__config_bool(around, "go_backwards", 0);
     c->attrs.zero_masked = pg__config_bool(around, "zero_output_for_mask", 0);
     PG_TRY(read_dropout(lw, c, err));
@@ -249,7 +249,7 @@ static pg_status first_states(pg__lowering *lw, const cell *c, const pg__rnn_cal
 {
     const uint64_t shape[] = {rows, c->units};
     pg_status st = PG_OK;
-    h0[0] = h0[1] = PG__NO_VAL;
+    h0[0] = h0[1] = PG_NO_VAL;
     if (call->n_states > 0 && call->n_states != c->kind->n_states)
         PG_FAIL(PG_E_FORMAT, "%s: called with %zu initial states, has %zu", PG_SHOW(c->l->name),
                 call->n_states, c->kind->n_states);
@@ -275,9 +275,9 @@ static void keep_states(pg__lowering *lw, const cell *c, const pg__rnn_call *cal
 static pg_status swap_steps(pg__lowering *lw, pg__val *v, pg_err *err)
 {
     pg__transpose_attrs a = {.perm = {1, 0, 2}};
-    if (*v == PG__NO_VAL)
+    if (*v == PG_NO_VAL)
         return PG_OK;
-    return pg__emit1(tape(lw), PG__OP_transpose, &a, *v, v, err);
+    return pg__emit1(tape(lw), PG_OP_transpose, &a, *v, v, err);
 }
 
 /* x W + b; every step of a row drops the same features. */
@@ -294,9 +294,9 @@ static pg_status product(pg__lowering *lw, const cell *c, pg__val x, pg__val *ou
         PG_TRY(pg__lower_dropout_of(lw, x, c->dropout, &noise, 0, &in[0], err));
         if (apart)
             PG_TRY(cut(lw, c->kernel, g * width, width, &in[1], err));
-        if (apart && c->bias != PG__NO_VAL)
+        if (apart && c->bias != PG_NO_VAL)
             PG_TRY(cut(lw, c->bias, g * width, width, &in[2], err));
-        PG_TRY(pg__emit(tape(lw), PG__OP_dense, NULL, in, 3, &z[g], err));
+        PG_TRY(pg__emit(tape(lw), PG_OP_dense, NULL, in, 3, &z[g], err));
     }
     *out = z[0];
     if (apart)

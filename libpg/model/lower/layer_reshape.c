@@ -103,7 +103,7 @@ pg_status pg__lower_repeat_vector(pg__lowering *lw, const pg__layer *l, const pg
     const pg__spread_attrs a = {.to = {.rank = 3, .d = {s->d[0], n, s->d[1]}}};
     PG_TRY(pg__lower_reshape(lw, in[0], &one, &x, err));
     out->n = 1;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &a, x, &out->v[0], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_spread, &a, x, &out->v[0], err));
 done:
     return st;
 }

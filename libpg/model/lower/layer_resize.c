@@ -34,7 +34,7 @@ pg_status pg__lower_window(pg__lowering *lw, pg__val x, const uint64_t first[2],
         a.before[i + 1] = -(int64_t)first[i];
         a.after[i + 1] = (int64_t)first[i] + (int64_t)size[i] - (int64_t)d->d[i + 1];
     }
-    return pg__emit1(&lw->to->tape, PG__OP_pad, &a, x, out, err);
+    return pg__emit1(&lw->to->tape, PG_OP_pad, &a, x, out, err);
 }
 
 /* a b / c, as floats give it, but at least 1 */
@@ -79,10 +79,10 @@ static pg_status pad_to(pg__lowering *lw, const pg__layer *l, pg__val x, const u
     const pg__affine_attrs back = {.scale = 1, .offset = shift.offset};
     shift.offset = -shift.offset;
     if (back.offset != 0)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &shift, *out, out, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pad, &a, *out, out, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &shift, *out, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pad, &a, *out, out, err));
     if (back.offset != 0)
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &back, *out, out, err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_affine, &back, *out, out, err));
 done:
     return st;
 }
@@ -98,7 +98,7 @@ pg_status pg__lower_resizing(pg__lowering *lw, const pg__layer *l, const pg__val
     pg__val x;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
-    PG_TRY(pg__config_resample(&how, l, PG__BILINEAR, err));
+    PG_TRY(pg__config_resample(&how, l, PG_BILINEAR, err));
     PG_TRY(pg__to_channels_last(lw, l, 2, in[0], &x, err));
     PG_TRY(pg__image_size(size, lw, l, x, err));
     if (crops && pads)
@@ -132,7 +132,7 @@ pg_status pg__lower_center_crop(pg__lowering *lw, const pg__layer *l, const pg__
         const uint64_t first[2] = {(d->d[1] - size[0]) / 2, (d->d[2] - size[1]) / 2};
         PG_TRY(pg__lower_window(lw, x, first, size, &x, err));
     } else {
-        PG_TRY(pg__lower_smart_resize(lw, PG__BILINEAR, x, size, &x, err));
+        PG_TRY(pg__lower_smart_resize(lw, PG_BILINEAR, x, size, &x, err));
     }
     out->n = 1;
     PG_TRY(pg__from_channels_last(lw, l, x, &out->v[0], err));

@@ -99,7 +99,7 @@ static pg_status merge(pg__lowering *lw, const pg__layer *l, pg__val a, pg__val 
     const pg__json *which = pg__json_get(l->config, "merge_mode");
     const char *mode = pg__json_type_of(which) == PG_J_NONE ? "concat" : pg__json_str(which);
     const pg__concat_attrs last = {.axis = pg__dims_at(lw, a)->rank - 1};
-    const pg__binary_attrs product = {PG__MULTIPLY};
+    const pg__binary_attrs product = {PG_MULTIPLY};
     const pg__affine_attrs half = {.scale = 0.5};
     pg__tape *t = &lw->to->tape;
     pg_status st = PG_OK;
@@ -109,13 +109,13 @@ static pg_status merge(pg__lowering *lw, const pg__layer *l, pg__val a, pg__val 
         out->v[1] = b;
         out->n = 2;
     } else if (strcmp(mode, "concat") == 0) {
-        PG_TRY(pg__emit2(t, PG__OP_concat, &last, a, b, out->v, err));
+        PG_TRY(pg__emit2(t, PG_OP_concat, &last, a, b, out->v, err));
     } else if (strcmp(mode, "mul") == 0) {
-        PG_TRY(pg__emit2(t, PG__OP_binary, &product, a, b, out->v, err));
+        PG_TRY(pg__emit2(t, PG_OP_binary, &product, a, b, out->v, err));
     } else if (strcmp(mode, "sum") == 0 || strcmp(mode, "ave") == 0) {
-        PG_TRY(pg__emit2(t, PG__OP_add, NULL, a, b, out->v, err));
+        PG_TRY(pg__emit2(t, PG_OP_add, NULL, a, b, out->v, err));
         if (mode[0] == 'a')
-            PG_TRY(pg__emit1(t, PG__OP_affine, &half, out->v[0], out->v, err));
+            PG_TRY(pg__emit1(t, PG_OP_affine, &half, out->v[0], out->v, err));
     } else {
         PG_FAIL(PG_E_FORMAT, "%s: unknown \"merge_mode\" \"%s\"", PG_SHOW(l->name), PG_SHOW(mode));
     }
@@ -149,7 +149,7 @@ pg_status pg__lower_bidirectional(pg__lowering *lw, const pg__layer *l, const pg
     PG_TRY(pg__count_vars(lw, l->inner, &n_forward, err));
     PG_TRY(one_direction(lw, &d.reverse, d.backward, first + n_forward, &call, &back, err));
     PG_TRY(merge(lw, l, y.v[0], back.v[0], out, err));
-    for (size_t k = 0; k < out->n && pg__mask_of(lw, y.v[0]) != PG__NO_VAL; k++)
+    for (size_t k = 0; k < out->n && pg__mask_of(lw, y.v[0]) != PG_NO_VAL; k++)
         PG_TRY(pg__pass_mask(lw, y.v[0], out->v[k], err));
     for (size_t k = 1; k < y.n; k++)
         out->v[out->n++] = y.v[k];
@@ -185,17 +185,17 @@ static pg_status take_step(pg__lowering *lw, pg__val x, pg__val mask, uint64_t s
 {
     pg__val parts[] = {x, mask};
     pg_status st = PG_OK;
-    for (size_t k = 0; k < 2 && parts[k] != PG__NO_VAL; k++) {
+    for (size_t k = 0; k < 2 && parts[k] != PG_NO_VAL; k++) {
         const pg__dims d = *pg__dims_at(lw, parts[k]);
         pg__pad_attrs cut = {.before = {0, -(int64_t)step},
                              .after = {0, -(int64_t)(d.d[1] - step - 1)}};
         pg__dims to = {.rank = d.rank - 1, .d = {d.d[0]}};
         memcpy(to.d + 1, d.d + 2, (d.rank - 2) * sizeof *to.d);
-        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pad, &cut, parts[k], &parts[k], err));
+        PG_TRY(pg__emit1(&lw->to->tape, PG_OP_pad, &cut, parts[k], &parts[k], err));
         PG_TRY(pg__lower_reshape(lw, parts[k], &to, &parts[k], err));
     }
     *out = parts[0];
-    if (mask != PG__NO_VAL)
+    if (mask != PG_NO_VAL)
         PG_TRY(pg__set_mask(lw, *out, parts[1], err));
 done:
     return st;
@@ -213,7 +213,7 @@ static pg_status join_steps(pg__lowering *lw, pg__val *parts, size_t n, pg__val 
         memcpy(to.d + 2, d.d + 1, (d.rank - 1) * sizeof *to.d);
         PG_TRY(pg__lower_reshape(lw, parts[k], &to, &parts[k], err));
     }
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_concat, &(pg__concat_attrs){1}, parts, n, out, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_concat, &(pg__concat_attrs){1}, parts, n, out, err));
 done:
     return st;
 }
@@ -240,7 +240,7 @@ static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, p
                               pg__results *out, pg_err *err)
 {
     const uint64_t steps = pg__dims_at(lw, x)->d[1];
-    pg__val *parts = NULL, mask = PG__NO_VAL;
+    pg__val *parts = NULL, mask = PG_NO_VAL;
     pg_status st = PG_OK;
     lw->calls = pg__dim_mul(lw->calls ? lw->calls : 1, steps);
     if (steps == 0 || lw->calls > MAX_STEPS)
@@ -261,7 +261,7 @@ static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, p
         parts[steps + k] = mask = pg__mask_of(lw, out->v[0]);
     }
     PG_TRY(join_steps(lw, parts, (size_t)steps, &out->v[0], err));
-    if (mask != PG__NO_VAL) {
+    if (mask != PG_NO_VAL) {
         PG_TRY(join_steps(lw, parts + steps, (size_t)steps, &mask, err));
         PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
     }
@@ -279,7 +279,7 @@ static pg_status all_at_once(pg__lowering *lw, const pg__layer *l, pg__val x, pg
     pg__val inner;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_reshape(lw, x, &to, &inner, err));
-    if (mask != PG__NO_VAL) {
+    if (mask != PG_NO_VAL) {
         to = folded(pg__dims_at(lw, mask));
         PG_TRY(pg__lower_reshape(lw, mask, &to, &mask, err));
         PG_TRY(pg__set_mask(lw, inner, mask, err));
@@ -292,7 +292,7 @@ static pg_status all_at_once(pg__lowering *lw, const pg__layer *l, pg__val x, pg
             PG_FAIL(PG_E_LIMIT, "%s: gives more than %d dimensions", PG_SHOW(l->name), PG_MAX_RANK);
         to = unfolded(pg__dims_at(lw, out->v[k]), &outer);
         PG_TRY(pg__lower_reshape(lw, out->v[k], &to, &out->v[k], err));
-        if (mask == PG__NO_VAL)
+        if (mask == PG_NO_VAL)
             continue;
         to = unfolded(pg__dims_at(lw, mask), &outer);
         PG_TRY(pg__lower_reshape(lw, mask, &to, &mask, err));
@@ -329,7 +329,7 @@ pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const
     const pg__lowering outer = *lw;
     const pg__dims d = *pg__dims_at(lw, in[0]);
     const pg__val mask = pg__mask_of(lw, in[0]);
-    const int has_inner = mask != PG__NO_VAL && pg__dims_at(lw, mask)->rank > 2;
+    const int has_inner = mask != PG_NO_VAL && pg__dims_at(lw, mask)->rank > 2;
     int normalises = 0;
     pg__val inner_mask;
     pg_status st = PG_OK;
@@ -338,13 +338,13 @@ pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const
         PG_FAIL(PG_E_FORMAT, "%s: wraps no layer, or has no steps", PG_SHOW(l->name));
     if (lw->training && d.d[1] != PG_DIM_ANY)
         PG_TRY(has_batch_norm(lw, l->inner, &normalises, err));
-    inner_mask = has_inner || normalises ? mask : PG__NO_VAL;
+    inner_mask = has_inner || normalises ? mask : PG_NO_VAL;
     PG_TRY(count_runs(lw, l, err));
     lw->by_steps = 1;
     PG_TRY(normalises && lw->opts->rules->keras3 ? step_by_step(lw, l, in[0], inner_mask, out, err)
                                                  : all_at_once(lw, l, in[0], inner_mask, out, err));
-    for (size_t k = 0; k < out->n && mask != PG__NO_VAL && !has_inner; k++)
-        if (pg__mask_of(lw, out->v[k]) == PG__NO_VAL)
+    for (size_t k = 0; k < out->n && mask != PG_NO_VAL && !has_inner; k++)
+        if (pg__mask_of(lw, out->v[k]) == PG_NO_VAL)
             PG_TRY(pg__set_mask(lw, out->v[k], mask, err));
 done:
     *lw = outer;

@@ -27,7 +27,7 @@ static pg_status number_params(pg__lowered *out, const pg__leaves *leaves, pg_er
             const pg__var *var = &leaf->vars.v[k];
             out->params[n++] = (pg__param){.leaf = leaf,
                                            .var = var,
-                                           .value = PG__NO_VAL,
+                                           .value = PG_NO_VAL,
                                            .trained = leaf->trainable && var->trainable};
         }
     out->n_params = n;
@@ -111,15 +111,15 @@ static pg_status add_activity(pg__lowering *lw, const pg__layer *l, const pg__re
     PG_TRY(activity_of(lw, l, &a, err));
     if (a.l1 == 0 && a.l2 == 0)
         return PG_OK;
-    if (to->activity_seed == PG__NO_VAL)
-        PG_TRY(pg__tape_value(&to->tape, &scalar, PG__REAL, PG__SEED,
+    if (to->activity_seed == PG_NO_VAL)
+        PG_TRY(pg__tape_value(&to->tape, &scalar, PG_ELEM_REAL, PG_SEED,
                               (uint32_t)lw->opts->graph->root->n_outputs, 0, &to->activity_seed,
                               err));
     for (size_t k = 0; k < r->n; k++) {
         if (pg__mem_grow(&to->activities, &to->cap_activities, to->n_activities + 1,
                          sizeof *to->activities))
             PG_TRY(pg__nomem(err));
-        PG_TRY(pg__emit2(&to->tape, PG__OP_activity, &a, r->v[k], to->activity_seed,
+        PG_TRY(pg__emit2(&to->tape, PG_OP_activity, &a, r->v[k], to->activity_seed,
                          &to->activities[to->n_activities], err));
         to->n_activities++;
     }
@@ -246,7 +246,7 @@ static pg_status gather(const walk *w, const pg__layer *l, const pg__call *call,
 {
     for (size_t k = 0; k < call->n_inputs; k++) {
         const pg__results *from = &w->done[call_at(w, call->inputs[k])];
-        in[k] = PG__NO_VAL;
+        in[k] = PG_NO_VAL;
         if (!w->needed[call->inputs[k].layer])
             continue;
         if (call->inputs[k].tensor >= from->n)
@@ -284,7 +284,7 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
     if (r->n == 0) /* it would be called for ever */
         PG_FAIL(PG_E_FORMAT, "%s: is a model without outputs", PG_SHOW(l->name));
     for (size_t k = 0; given && w->lw->opts->rules->keras3 && k < r->n; k++)
-        PG_TRY(pg__set_mask(w->lw, r->v[k], PG__NO_VAL, err)); /* it is for this layer alone */
+        PG_TRY(pg__set_mask(w->lw, r->v[k], PG_NO_VAL, err)); /* it is for this layer alone */
     PG_TRY(note_call(w, layer, r, err));
 done:
     *w->lw = outer;
@@ -543,7 +543,7 @@ static pg_status add_inputs(pg__lowered *out, const pg__lower_opts *opts, pg_err
         if (opts->inputs)
             shape = opts->inputs[k];
         shape.d[0] = opts->n_rows;
-        PG_TRY(pg__tape_value(&out->tape, &shape, elem, PG__INPUT, (uint32_t)k, 0, &out->inputs[k],
+        PG_TRY(pg__tape_value(&out->tape, &shape, elem, PG_INPUT, (uint32_t)k, 0, &out->inputs[k],
                               err));
     }
 done:
@@ -556,7 +556,7 @@ pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err)
     pg__lowering lw = {.to = out, .opts = opts, .sub = "", .training = opts->training};
     pg__results results = {.n = 0};
     pg_status st = PG_OK;
-    *out = (pg__lowered){.n_called = m->n_layers, .step = PG__NO_VAL, .activity_seed = PG__NO_VAL};
+    *out = (pg__lowered){.n_called = m->n_layers, .step = PG_NO_VAL, .activity_seed = PG_NO_VAL};
     PG_TRY(check_classes(opts->graph, err));
     PG_TRY(number_params(out, opts->leaves, err));
     out->called = pg__mem_array(m->n_layers, sizeof *out->called);
@@ -596,5 +596,5 @@ void pg__lowered_fini(pg__lowered *l)
 
 pg__val pg__output_mask(const pg__lowered *l, size_t k)
 {
-    return l->outputs[k] < l->cap_origins ? l->origins[l->outputs[k]].mask : PG__NO_VAL;
+    return l->outputs[k] < l->cap_origins ? l->origins[l->outputs[k]].mask : PG_NO_VAL;
 }

@@ -21,16 +21,16 @@ typedef struct pg__param {
     pg__dims shape;  /* set by the first call of its layer */
     int is_built;    /* it was */
     int trained;     /* the variable is trainable, and so are its layer and all models around it */
-    pg__val value;   /* on this tape, PG__NO_VAL before its layer is called */
+    pg__val value;   /* on this tape, PG_NO_VAL before its layer is called */
     uint32_t device; /* of that call, see pg__lower_opts.assigned */
 } pg__param;
 
 /* The logits of a softmax or sigmoid, for losses that start from logits. */
-typedef enum pg__squash { PG__NOT_SQUASHED, PG__SOFTMAX_OF, PG__SIGMOID_OF } pg__squash;
+typedef enum pg__squash { PG_NOT_SQUASHED, PG_SOFTMAX_OF, PG_SIGMOID_OF } pg__squash;
 typedef struct pg__origin {
     pg__squash squash;
     pg__val logits;
-    pg__val mask; /* 1 and 0 for every step, or PG__NO_VAL */
+    pg__val mask; /* 1 and 0 for every step, or PG_NO_VAL */
 } pg__origin;
 
 /* A parameter that is a moving average: after a step, a share of `value`, which the step computed,
@@ -82,11 +82,11 @@ typedef struct pg__lowered {
     size_t n_spectral, cap_spectral;
     pg__val *activities; /* terms that layers add to the loss: scalars, in the order of calls */
     size_t n_activities, cap_activities;
-    pg__val activity_seed; /* or PG__NO_VAL */
+    pg__val activity_seed; /* or PG_NO_VAL */
     int couples_rows;      /* rows of a batch depend on each other: BatchNormalization */
-    pg__val step;          /* seed and step, or PG__NO_VAL if nothing is random */
+    pg__val step;          /* seed and step, or PG_NO_VAL if nothing is random */
     uint32_t n_streams;    /* number of streams of random numbers */
-    pg__state *states;     /* slots of PG__STATE values, in the order of the first calls */
+    pg__state *states;     /* slots of PG_STATE values, in the order of the first calls */
     size_t n_states, cap_states;
 } pg__lowered;
 
@@ -106,7 +106,7 @@ typedef struct pg__lower_opts {
 pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err);
 void pg__lowered_fini(pg__lowered *l);
 
-/* The mask of output k, or PG__NO_VAL. */
+/* The mask of output k, or PG_NO_VAL. */
 pg__val pg__output_mask(const pg__lowered *l, size_t k);
 
 /* ---- for the families ---- */
@@ -137,7 +137,7 @@ typedef struct pg__lowering {
 } pg__lowering;
 
 /* Operand `name` of the current call: the one with that keyword, or the one at `position` among
- * those without keyword; PG__NO_VAL if there is none. */
+ * those without keyword; PG_NO_VAL if there is none. */
 pg__val pg__operand(const pg__lowering *lw, const pg__val *in, size_t n_in, const char *name,
                     size_t position);
 
@@ -173,7 +173,7 @@ pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, doubl
 pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
                                int rows_share, pg__val *out, pg_err *err);
 
-/* The factors of dropout for values of this shape; PG__NO_VAL: nothing is dropped. */
+/* The factors of dropout for values of this shape; PG_NO_VAL: nothing is dropped. */
 pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape, pg__val *out,
                             pg_err *err);
 
@@ -184,7 +184,7 @@ pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err);
 pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, int rows_share,
                           pg__val *out, pg_err *err);
 
-/* Normally distributed numbers of mean 0 and variance 1; PG__NO_VAL outside of training. */
+/* Normally distributed numbers of mean 0 and variance 1; PG_NO_VAL outside of training. */
 pg_status pg__lower_normal(pg__lowering *lw, const pg__dims *shape, pg__val *out, pg_err *err);
 
 /* Normalises the kernel of the current layer's inner layer, which was called, before each step. */
@@ -249,7 +249,7 @@ pg_status pg__set_logits(pg__lowering *lw, pg__val v, pg__squash squash, pg__val
 pg_status pg__input_shape(pg__dims *out, pg__elem *elem, const pg__model *m, const pg__layer *l,
                           pg_err *err);
 
-/* The mask of v, or PG__NO_VAL; setting it; giving `to` the mask of `from`, if there is one. */
+/* The mask of v, or PG_NO_VAL; setting it; giving `to` the mask of `from`, if there is one. */
 pg__val pg__mask_of(const pg__lowering *lw, pg__val v);
 pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err);
 pg_status pg__pass_mask(pg__lowering *lw, pg__val from, pg__val to, pg_err *err);

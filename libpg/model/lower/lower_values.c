@@ -37,9 +37,9 @@ pg_status pg__lower_param(pg__lowering *lw, const char *name, uint32_t rank, con
                        PG_SHOW(lw->leaf->layer->name), name, PG_SHAPE(&p->shape), PG_SHAPE(&shape));
     p->shape = shape;
     p->is_built = 1;
-    if (p->value == PG__NO_VAL) {
+    if (p->value == PG_NO_VAL) {
         p->device = lw->to->tape.device;
-        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG__REAL, PG__PARAM,
+        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG_ELEM_REAL, PG_PARAM,
                               (uint32_t)(p - lw->to->params), p->trained && lw->opts->training,
                               &p->value, err));
     }
@@ -75,7 +75,7 @@ pg_status pg__lower_state(pg__lowering *lw, uint32_t k, const uint64_t dims[2], 
         return pg__nomem(err);
     pg__state *s = &to->states[to->n_states];
     *s = (pg__state){.leaf = lw->leaf, .sub = lw->sub, .k = k};
-    PG_TRY(pg__tape_value(&to->tape, &shape, PG__REAL, PG__STATE, (uint32_t)to->n_states, 0,
+    PG_TRY(pg__tape_value(&to->tape, &shape, PG_ELEM_REAL, PG_STATE, (uint32_t)to->n_states, 0,
                           &s->before, err));
     *out = s->after = s->before;
     to->n_states++;
@@ -99,14 +99,14 @@ static pg_status origin_at(pg__lowering *lw, pg__val v, pg__origin **out, pg_err
                      sizeof *lw->to->origins))
         return pg__nomem(err);
     for (size_t i = had; i < lw->to->cap_origins; i++)
-        lw->to->origins[i] = (pg__origin){PG__NOT_SQUASHED, PG__NO_VAL, PG__NO_VAL};
+        lw->to->origins[i] = (pg__origin){PG_NOT_SQUASHED, PG_NO_VAL, PG_NO_VAL};
     *out = &lw->to->origins[v];
     return PG_OK;
 }
 
 pg__val pg__mask_of(const pg__lowering *lw, pg__val v)
 {
-    return v < lw->to->cap_origins ? lw->to->origins[v].mask : PG__NO_VAL;
+    return v < lw->to->cap_origins ? lw->to->origins[v].mask : PG_NO_VAL;
 }
 
 pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err)
@@ -121,7 +121,7 @@ pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err)
 pg_status pg__pass_mask(pg__lowering *lw, pg__val from, pg__val to, pg_err *err)
 {
     const pg__val mask = pg__mask_of(lw, from);
-    return mask == PG__NO_VAL ? PG_OK : pg__set_mask(lw, to, mask, err);
+    return mask == PG_NO_VAL ? PG_OK : pg__set_mask(lw, to, mask, err);
 }
 
 pg_status pg__set_logits(pg__lowering *lw, pg__val v, pg__squash squash, pg__val logits,
@@ -197,10 +197,11 @@ done:
 
 pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err)
 {
-    const pg__dims shape = pg__dims_of(1, (const uint64_t[]){PG__STEP_N});
+    const pg__dims shape = pg__dims_of(1, (const uint64_t[]){PG_STEP_N});
     pg_status st = PG_OK;
-    if (lw->to->step == PG__NO_VAL)
-        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
+    if (lw->to->step == PG_NO_VAL)
+        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG_ELEM_INT, PG_PER_STEP, 0, 0, &lw->to->step,
+                              err));
     *out = lw->to->step;
 done:
     return st;
@@ -220,7 +221,7 @@ pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const p
     if (!lw->training || rate <= 0)
         return PG_OK;
     PG_TRY(pg__lower_step(lw, &step, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, step, out, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_dropout, &a, x, step, out, err));
 done:
     return st;
 }
@@ -230,11 +231,11 @@ pg_status pg__lower_normal(pg__lowering *lw, const pg__dims *shape, pg__val *out
     const pg__normal_attrs a = {.stream = lw->to->n_streams++, .shape = *shape, .fold = lw->fold};
     pg__val step;
     pg_status st = PG_OK;
-    *out = PG__NO_VAL;
+    *out = PG_NO_VAL;
     if (!lw->training)
         return PG_OK;
     PG_TRY(pg__lower_step(lw, &step, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_normal, &a, step, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_normal, &a, step, out, err));
 done:
     return st;
 }
@@ -252,11 +253,11 @@ pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, 
     const pg__dims single = pg__dims_of(1, &(const uint64_t){1});
     const pg__spread_attrs all = {.to = *shape};
     pg_status st = PG_OK;
-    *out = PG__NO_VAL;
+    *out = PG_NO_VAL;
     if (!lw->training || rate <= 0)
         return PG_OK;
     PG_TRY(pg__lower_constant(lw, &single, &one, out, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &all, *out, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_spread, &all, *out, out, err));
     PG_TRY(pg__lower_dropout_of(lw, *out, rate, shape, rows_share, out, err));
 done:
     return st;
@@ -272,7 +273,7 @@ pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const doub
         memcpy(copy, values, n * sizeof *copy);
     PG_TRY(pg__tape_own(&lw->to->tape, copy, err));
     const pg__constant_attrs a = {.shape = *shape, .values = copy};
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_constant, &a, NULL, 0, out, err));
+    PG_TRY(pg__emit(&lw->to->tape, PG_OP_constant, &a, NULL, 0, out, err));
 done:
     return st;
 }
@@ -280,9 +281,9 @@ done:
 pg_status pg__lower_binary(pg__lowering *lw, pg__binary_kind kind, pg__val a, pg__val b,
                            pg__val *out, pg_err *err)
 {
-    if (kind == PG__ADD && pg__dims_equal(pg__dims_at(lw, a), pg__dims_at(lw, b)))
-        return pg__emit2(&lw->to->tape, PG__OP_add, NULL, a, b, out, err);
-    return pg__emit2(&lw->to->tape, PG__OP_binary, &(pg__binary_attrs){kind}, a, b, out, err);
+    if (kind == PG_ADD && pg__dims_equal(pg__dims_at(lw, a), pg__dims_at(lw, b)))
+        return pg__emit2(&lw->to->tape, PG_OP_add, NULL, a, b, out, err);
+    return pg__emit2(&lw->to->tape, PG_OP_binary, &(pg__binary_attrs){kind}, a, b, out, err);
 }
 
 static pg_status cast(pg__lowering *lw, pg__val x, pg__elem to, pg__val *out, pg_err *err)
@@ -292,18 +293,18 @@ static pg_status cast(pg__lowering *lw, pg__val x, pg__elem to, pg__val *out, pg
     *out = x;
     if (a.from == to)
         return PG_OK;
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_cast, &a, x, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG_OP_cast, &a, x, out, err));
     PG_TRY(pg__pass_mask(lw, x, *out, err));
 done:
     return st;
 }
 pg_status pg__lower_as_real(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
-    return cast(lw, x, PG__REAL, out, err);
+    return cast(lw, x, PG_ELEM_REAL, out, err);
 }
 pg_status pg__lower_as_ids(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
-    return cast(lw, x, PG__INT, out, err);
+    return cast(lw, x, PG_ELEM_INT, out, err);
 }
 
 pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg__val *out,
@@ -314,14 +315,14 @@ pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg_
         *out = x;
         return PG_OK;
     }
-    return pg__emit1(&lw->to->tape, PG__OP_reshape, &attrs, x, out, err);
+    return pg__emit1(&lw->to->tape, PG_OP_reshape, &attrs, x, out, err);
 }
 
 pg_status pg__lower_copy(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
     const pg__reshape_attrs same = {.to = *pg__dims_at(lw, x)};
     *out = x;
-    return x < lw->to->cap_origins && lw->to->origins[x].squash != PG__NOT_SQUASHED
-               ? pg__emit1(&lw->to->tape, PG__OP_reshape, &same, x, out, err)
+    return x < lw->to->cap_origins && lw->to->origins[x].squash != PG_NOT_SQUASHED
+               ? pg__emit1(&lw->to->tape, PG_OP_reshape, &same, x, out, err)
                : PG_OK;
 }

@@ -150,14 +150,14 @@ pg__val pg__operation_tensor(const pg__operation *o, const pg__json *arg)
     const char *name = pg__json_str(pg__json_at(arg, 0));
     if (!name || !pg__json_int(pg__json_at(arg, 1), &node) ||
         !pg__json_int(pg__json_at(arg, 2), &tensor))
-        return PG__NO_VAL;
+        return PG_NO_VAL;
     for (size_t k = 0; k < call->n_inputs; k++) {
         const pg__tensor_ref *r = &call->inputs[k];
         if (r->node == node && r->tensor == tensor &&
             strcmp(o->lw->model->layers[r->layer].name, name) == 0)
             return o->in[k];
     }
-    return PG__NO_VAL;
+    return PG_NO_VAL;
 }
 
 pg_status pg__operation_first(const pg__operation *o, pg__val *out, pg_err *err)
@@ -165,7 +165,7 @@ pg_status pg__operation_first(const pg__operation *o, pg__val *out, pg_err *err)
     static const char *const names[] = {"x",      "input",  "input_tensor", "inputs", "features",
                                         "logits", "tensor", "value",        NULL};
     *out = pg__operation_tensor(o, pg__operation_arg(o, 0, names));
-    if (*out == PG__NO_VAL)
+    if (*out == PG_NO_VAL)
         return pg__operation_refuse(o, "of anything but a tensor", err);
     return PG_OK;
 }

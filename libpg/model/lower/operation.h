@@ -33,7 +33,7 @@ pg_status pg__operation_check(const pg__operation *o, pg_err *err);
 /* An attribute of a TensorFlowOpLayer's node, or NULL. */
 const pg__json *pg__operation_attr(const pg__operation *o, const char *name);
 
-/* What refers to a tensor: the operand; PG__NO_VAL for other values. */
+/* What refers to a tensor: the operand; PG_NO_VAL for other values. */
 pg__val pg__operation_tensor(const pg__operation *o, const pg__json *arg);
 
 /* The tensor that is the first argument; PG_E_FORMAT if that is none. */

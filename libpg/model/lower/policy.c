@@ -18,6 +18,6 @@ pg__elem pg__policy_elem(const char *policy)
 {
     const char *type = policy && strncmp(policy, "mixed_", 6) == 0 ? policy + 6 : policy;
     if (type && strcmp(type, "bfloat16") == 0)
-        return PG__REAL_BF16;
-    return type && strcmp(type, "float16") == 0 ? PG__REAL_F16 : PG__REAL;
+        return PG_ELEM_BF16;
+    return type && strcmp(type, "float16") == 0 ? PG_ELEM_F16 : PG_ELEM_REAL;
 }

@@ -8,8 +8,8 @@
 /* "float32", "mixed_float16", ...; NULL: it says none. */
 const char *pg__layer_policy(const pg__layer *l);
 
-/* The type in which a policy lets a layer compute: PG__REAL_BF16 or PG__REAL_F16 if it is of that
- * type, or mixed with it; otherwise PG__REAL. NULL is allowed. */
+/* The type in which a policy lets a layer compute: PG_ELEM_BF16 or PG_ELEM_F16 if it is of that
+ * type, or mixed with it; otherwise PG_ELEM_REAL. NULL is allowed. */
 pg__elem pg__policy_elem(const char *policy);
 
 #endif

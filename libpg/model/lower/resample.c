@@ -12,9 +12,9 @@
 #include "model/lower/vars.h"
 
 static const char *const names[] = {
-    [PG__NEAREST] = "nearest",   [PG__BILINEAR] = "bilinear",          [PG__BICUBIC] = "bicubic",
-    [PG__AREA] = "area",         [PG__LANCZOS3] = "lanczos3",          [PG__LANCZOS5] = "lanczos5",
-    [PG__GAUSSIAN] = "gaussian", [PG__MITCHELLCUBIC] = "mitchellcubic"};
+    [PG_NEAREST] = "nearest",   [PG_BILINEAR] = "bilinear",          [PG_BICUBIC] = "bicubic",
+    [PG_AREA] = "area",         [PG_LANCZOS3] = "lanczos3",          [PG_LANCZOS5] = "lanczos5",
+    [PG_GAUSSIAN] = "gaussian", [PG_MITCHELLCUBIC] = "mitchellcubic"};
 
 pg_status pg__config_resample(pg__resample *out, const pg__layer *l, pg__resample fallback,
                               pg_err *err)
@@ -65,14 +65,14 @@ static double gaussian(double x)
 static double share_at(pg__resample how, double x)
 {
     switch (how) {
-    case PG__BICUBIC: return cubic(x);
-    case PG__LANCZOS3: return lanczos(x, 3);
-    case PG__LANCZOS5: return lanczos(x, 5);
-    case PG__GAUSSIAN: return gaussian(x);
-    case PG__MITCHELLCUBIC: return mitchell(x);
-    case PG__NEAREST:
-    case PG__BILINEAR:
-    case PG__AREA: break;
+    case PG_BICUBIC: return cubic(x);
+    case PG_LANCZOS3: return lanczos(x, 3);
+    case PG_LANCZOS5: return lanczos(x, 5);
+    case PG_GAUSSIAN: return gaussian(x);
+    case PG_MITCHELLCUBIC: return mitchell(x);
+    case PG_NEAREST:
+    case PG_BILINEAR:
+    case PG_AREA: break;
     }
     return 0;
 }
@@ -88,7 +88,7 @@ static float centre(size_t k, size_t from, size_t to)
 static void spread_kernel(double *out, pg__resample how, size_t from, size_t to, size_t k)
 {
     double at = (double)centre(k, from, to), sum = 0;
-    if (how == PG__BICUBIC)
+    if (how == PG_BICUBIC)
         at = floor(at) + (double)lrint((at - floor(at)) * 1024) / 1024;
     for (size_t i = 0; i < from; i++)
         sum += out[i * to + k] = share_at(how, (double)i - at);
@@ -119,12 +119,12 @@ void pg__resample_weights(double *out, pg__resample how, size_t from, size_t to)
 {
     memset(out, 0, from * to * sizeof *out);
     for (size_t k = 0; k < to; k++) {
-        if (how == PG__NEAREST) {
+        if (how == PG_NEAREST) {
             const float at = floorf(((float)k + 0.5F) * ((float)from / (float)to));
             out[(at < (float)from ? (size_t)at : from - 1) * to + k] = 1;
-        } else if (how == PG__BILINEAR) {
+        } else if (how == PG_BILINEAR) {
             spread_bilinear(out, from, to, k);
-        } else if (how == PG__AREA) {
+        } else if (how == PG_AREA) {
             spread_area(out, from, to, k);
         } else {
             spread_kernel(out, how, from, to, k);
@@ -155,7 +155,7 @@ static pg_status last_axis(pg__lowering *lw, pg__resample how, pg__val x, uint64
         PG_TRY(pg__nomem(err));
     pg__resample_weights(w, how, (size_t)from, (size_t)to);
     PG_TRY(pg__lower_constant(lw, &shape, w, &matrix, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dense, NULL, x, matrix, out, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG_OP_dense, NULL, x, matrix, out, err));
 done:
     pg__mem_free(w);
     return st;

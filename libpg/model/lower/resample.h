@@ -5,14 +5,14 @@
 #include "model/lower/lower.h"
 
 typedef enum pg__resample {
-    PG__NEAREST,
-    PG__BILINEAR,
-    PG__BICUBIC,
-    PG__AREA,
-    PG__LANCZOS3,
-    PG__LANCZOS5,
-    PG__GAUSSIAN,
-    PG__MITCHELLCUBIC
+    PG_NEAREST,
+    PG_BILINEAR,
+    PG_BICUBIC,
+    PG_AREA,
+    PG_LANCZOS3,
+    PG_LANCZOS5,
+    PG_GAUSSIAN,
+    PG_MITCHELLCUBIC
 } pg__resample;
 
 /* config.interpolation; if absent, fallback. PG_E_UNSUPPORTED, with the known names, for others. */

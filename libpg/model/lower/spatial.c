@@ -26,7 +26,7 @@ pg_status pg__lower_transpose(pg__lowering *lw, pg__val x, const uint32_t *perm,
     pg__transpose_attrs a = {.perm = {0}};
     for (uint32_t i = 0; i < pg__dims_at(lw, x)->rank; i++)
         a.perm[i] = perm[i];
-    return pg__emit1(&lw->to->tape, PG__OP_transpose, &a, x, out, err);
+    return pg__emit1(&lw->to->tape, PG_OP_transpose, &a, x, out, err);
 }
 
 pg_status pg__to_channels_last(pg__lowering *lw, const pg__layer *l, uint32_t rank, pg__val x,
@@ -65,11 +65,11 @@ pg_status pg__config_padding(pg__padding *out, const pg__layer *l, pg_err *err)
     const char *key = pg__config_has(l, "border_mode") ? "border_mode" : "padding";
     const char *name = pg__config_has(l, key) ? pg__json_get_str(l->config, key) : "valid";
     if (name && strcmp(name, "valid") == 0)
-        *out = PG__PAD_VALID;
+        *out = PG_PAD_VALID;
     else if (name && strcmp(name, "same") == 0)
-        *out = PG__PAD_SAME;
+        *out = PG_PAD_SAME;
     else if (name && strcmp(name, "causal") == 0)
-        *out = PG__PAD_CAUSAL;
+        *out = PG_PAD_CAUSAL;
     else
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"%s\" must be one of valid, same, causal",
                        PG_SHOW(l->name), key);

@@ -28,7 +28,7 @@ pg_status pg__from_channels_last(pg__lowering *lw, const pg__layer *l, pg__val y
 pg_status pg__lower_transpose(pg__lowering *lw, pg__val x, const uint32_t *perm, pg__val *out,
                               pg_err *err);
 
-typedef enum pg__padding { PG__PAD_VALID, PG__PAD_SAME, PG__PAD_CAUSAL } pg__padding;
+typedef enum pg__padding { PG_PAD_VALID, PG_PAD_SAME, PG_PAD_CAUSAL } pg__padding;
 
 /* "padding", or "border_mode" of Keras 1. PG_E_UNSUPPORTED for others. */
 pg_status pg__config_padding(pg__padding *out, const pg__layer *l, pg_err *err);

@@ -122,9 +122,9 @@ static pg_status lower_call(const widths *w, pg__lowered *to, pg__leaf *leaf, pg
         PG_TRY(pg__nomem(err));
     to->n_params = leaf->vars.n;
     for (size_t k = 0; k < leaf->vars.n; k++)
-        to->params[k] = (pg__param){.leaf = leaf, .var = &leaf->vars.v[k], .value = PG__NO_VAL};
+        to->params[k] = (pg__param){.leaf = leaf, .var = &leaf->vars.v[k], .value = PG_NO_VAL};
     for (size_t k = 0; k < n_in; k++)
-        PG_TRY(pg__tape_value(&to->tape, &in[k], PG__REAL, PG__INPUT, (uint32_t)k, 0, &values[k],
+        PG_TRY(pg__tape_value(&to->tape, &in[k], PG_ELEM_REAL, PG_INPUT, (uint32_t)k, 0, &values[k],
                               err));
     lw->to = to;
     lw->opts = &opts;
@@ -152,7 +152,7 @@ static pg_status keep(const widths *w, shapes *out, const pg__dims *v, size_t n)
 static pg_status call_layer(const widths *w, pg__leaf *leaf, const pg__call *call,
                             const char *const *args, const pg__dims *in, size_t n_in, shapes *out)
 {
-    pg__lowered to = {.step = PG__NO_VAL, .activity_seed = PG__NO_VAL};
+    pg__lowered to = {.step = PG_NO_VAL, .activity_seed = PG_NO_VAL};
     pg__lowering lw = {.args = args, .kwargs = call ? call->kwargs : NULL, .call = call};
     pg__results got = {.n = 0};
     pg__dims of[PG_MAX_OUTPUTS];

@@ -9,7 +9,7 @@
 struct pg__batch_order {
     pg__batch_order_opts o;
     uint64_t *order;  /* of the training rows in this pass; NULL: not shuffled */
-    uint64_t *blocks; /* for PG__SHUFFLE_BATCHES */
+    uint64_t *blocks; /* for PG_SHUFFLE_BATCHES */
     size_t pass;      /* pass over the training rows; the first of a run has the number of its first
                          epoch */
     uint64_t at;      /* rows of the pass used so far */
@@ -50,7 +50,7 @@ pg_status pg__batch_order_new(pg__batch_order **out, const pg__batch_order_opts 
     c->o = *opts;
     c->epoch = c->pass = opts->first_epoch;
     PG_TRY(check(opts, err));
-    if (opts->n_train > 0 && opts->shuffling != PG__SHUFFLE_NONE) {
+    if (opts->n_train > 0 && opts->shuffling != PG_SHUFFLE_NONE) {
         c->order = pg__mem_array(opts->n_train, sizeof *c->order);
         c->blocks = pg__mem_array(opts->n_train / opts->batch_size + 1, sizeof *c->blocks);
         if (!c->order || !c->blocks)
@@ -95,7 +95,7 @@ static void shuffle_batches(pg__batch_order *c)
 
 static void begin_pass(pg__batch_order *c)
 {
-    if (c->order && c->o.shuffling == PG__SHUFFLE_BATCHES)
+    if (c->order && c->o.shuffling == PG_SHUFFLE_BATCHES)
         shuffle_batches(c);
     else if (c->order)
         pg__shuffle(c->order, c->o.n_train, c->o.seed, c->pass);

@@ -10,10 +10,10 @@
 #include "pg/err.h"
 
 typedef enum pg__shuffling {
-    PG__SHUFFLE_ROWS,
-    PG__SHUFFLE_BATCHES, /* shuffles blocks of the batch size, and the rows in each: neighbours stay
+    PG_SHUFFLE_ROWS,
+    PG_SHUFFLE_BATCHES, /* shuffles blocks of the batch size, and the rows in each: neighbours stay
                             close */
-    PG__SHUFFLE_NONE
+    PG_SHUFFLE_NONE
 } pg__shuffling;
 
 typedef struct pg__batch_order_opts {

@@ -445,7 +445,7 @@ static pg_status no_integer(const pg__array *a, const unsigned char *raw, size_t
                             pg_err *err)
 {
     double v;
-    (void)pg__cast_values(&v, PG__AS_F64, raw + at * pg_dtype_bytes(a->dtype), a->dtype, 1);
+    (void)pg__cast_values(&v, PG_AS_F64, raw + at * pg_dtype_bytes(a->dtype), a->dtype, 1);
     return pg_fail(err, PG_E_MISMATCH, "%s: row %llu holds %g where a class or an id is needed",
                    PG_SHOW(a->key ? a->key : "data"), (unsigned long long)row, v);
 }
@@ -472,9 +472,9 @@ pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg_
     const size_t row_bytes = (size_t)pg__array_row_bytes(a);
     const size_t to_bytes = (size_t)pg__array_row_elems(a) * pg__cast_bytes(cast);
     const size_t most = row_bytes < PIECE_BYTES && row_bytes > 0 ? PIECE_BYTES / row_bytes : 1;
-    const int same = (cast == PG__AS_F32 && a->dtype == PG_F32) ||
-                     (cast == PG__AS_F64 && a->dtype == PG_F64) ||
-                     (cast == PG__AS_I32 && a->dtype == PG_I32);
+    const int same = (cast == PG_AS_F32 && a->dtype == PG_F32) ||
+                     (cast == PG_AS_F64 && a->dtype == PG_F64) ||
+                     (cast == PG_AS_I32 && a->dtype == PG_I32);
     pg_status st = PG_OK;
     unsigned char *raw = same ? NULL : pg__mem_array(most < n ? most : n, row_bytes);
     if (!same && !raw)

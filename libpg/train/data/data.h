@@ -39,10 +39,10 @@ struct pg__array {
 };
 
 typedef enum pg__feed_use {
-    PG__FOR_TRAINING,
-    PG__FOR_VALIDATION,
-    PG__FOR_EVALUATION,
-    PG__FOR_PREDICTION
+    PG_FOR_TRAINING,
+    PG_FOR_VALIDATION,
+    PG_FOR_EVALUATION,
+    PG_FOR_PREDICTION
 } pg__feed_use;
 
 /* What a model requires of its data. */
@@ -143,7 +143,7 @@ uint64_t pg__array_row_elems(const pg__array *a);
 uint64_t pg__array_row_bytes(const pg__array *a);
 
 /* The element type to read rows in. */
-typedef enum pg__cast { PG__AS_F32, PG__AS_F64, PG__AS_I32 } pg__cast;
+typedef enum pg__cast { PG_AS_F32, PG_AS_F64, PG_AS_I32 } pg__cast;
 size_t pg__cast_bytes(pg__cast cast);
 
 /* Converts n elements at `from` (any alignment); returns how many succeeded: if fewer than n,
@@ -151,7 +151,7 @@ size_t pg__cast_bytes(pg__cast cast);
 size_t pg__cast_values(void *dst, pg__cast cast, const void *from, pg_dtype dtype, size_t n);
 
 /* Reads rows[0..n) into dst, contiguously. stop: PG_E_CANCELLED once *stop is set; may be NULL.
- * PG_E_FORMAT: the file shrank; PG_E_MISMATCH: a value is not an integer, with PG__AS_I32. */
+ * PG_E_FORMAT: the file shrank; PG_E_MISMATCH: a value is not an integer, with PG_AS_I32. */
 pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg__cast cast,
                          void *dst, const int *stop, pg_err *err);
 

@@ -9,7 +9,7 @@
 
 size_t pg__cast_bytes(pg__cast cast)
 {
-    return cast == PG__AS_F64 ? sizeof(double) : sizeof(float);
+    return cast == PG_AS_F64 ? sizeof(double) : sizeof(float);
 }
 
 #define LOOP(type, to, dst)                            \
@@ -27,9 +27,9 @@ static size_t cast_slowly(void *dst, pg__cast cast, const unsigned char *from, p
 {
     for (size_t i = 0; i < n; i++) {
         const double v = pg__value_at(from + i * pg_dtype_bytes(dtype), dtype);
-        if (cast == PG__AS_F32)
+        if (cast == PG_AS_F32)
             ((float *)dst)[i] = (float)v;
-        else if (cast == PG__AS_F64)
+        else if (cast == PG_AS_F64)
             ((double *)dst)[i] = v;
         else if (v != floor(v) || fabs(v) > INT32_MAX)
             return i;
@@ -54,7 +54,7 @@ static size_t to_floats(float *dst, const unsigned char *from, pg_dtype dtype, s
     case PG_U32: LOOP(uint32_t, float, dst); break;
     case PG_U64: LOOP(uint64_t, float, dst); break;
     case PG_F16:
-    case PG_BF16: return cast_slowly(dst, PG__AS_F32, from, dtype, n);
+    case PG_BF16: return cast_slowly(dst, PG_AS_F32, from, dtype, n);
     }
     return n;
 }
@@ -91,15 +91,15 @@ static size_t to_ints(int32_t *dst, const unsigned char *from, pg_dtype dtype, s
     case PG_U32:
     case PG_U64: break;
     }
-    return cast_slowly(dst, PG__AS_I32, from, dtype, n);
+    return cast_slowly(dst, PG_AS_I32, from, dtype, n);
 }
 
 size_t pg__cast_values(void *dst, pg__cast cast, const void *from, pg_dtype dtype, size_t n)
 {
     switch (cast) {
-    case PG__AS_F32: return to_floats(dst, from, dtype, n);
-    case PG__AS_F64: return to_doubles(dst, from, dtype, n);
-    case PG__AS_I32: break;
+    case PG_AS_F32: return to_floats(dst, from, dtype, n);
+    case PG_AS_F64: return to_doubles(dst, from, dtype, n);
+    case PG_AS_I32: break;
     }
     return to_ints(dst, from, dtype, n);
 }

@@ -171,7 +171,7 @@ static pg_status refuse_two(const pg_data *d, const pg__ends *e, const pair *a, 
     (void)pg_fail(err, PG_E_AMBIGUOUS, "%s: \"%s\" could be the input, and so could \"%s\"",
                   PG_SHOW(d->path), PG_SHOW(a->x->key), PG_SHOW(b->x->key));
     (void)pg__data_list(d, err);
-    if (e->use == PG__FOR_VALIDATION)
+    if (e->use == PG_FOR_VALIDATION)
         pg_err_do(err, PG_DO_USE_TEST_SET, NULL);
     else
         choose(a->x, a->y && b->y ? a->y : NULL, b->x, b->y, err);
@@ -200,9 +200,9 @@ static void take(const pair *p)
 static pg_status take_known(pg_data *d, const pg__ends *e, int has_target, pg_err *err)
 {
     static const unsigned all = 1U << ANY | 1U << TRAIN | 1U << TEST | 1U << VAL;
-    const unsigned first = e->use == PG__FOR_TRAINING     ? 1U << ANY | 1U << TRAIN
-                           : e->use == PG__FOR_VALIDATION ? 1U << VAL
-                                                          : all;
+    const unsigned first = e->use == PG_FOR_TRAINING     ? 1U << ANY | 1U << TRAIN
+                           : e->use == PG_FOR_VALIDATION ? 1U << VAL
+                                                         : all;
     pair p, other;
     size_t n = find_pairs(&p, &other, d, first, has_target);
     if (n == 0)
@@ -311,7 +311,7 @@ const pg__array *pg__data_find_role(const pg_data *d, const char *stem, size_t k
 /* Are pgfit's own names (x0, y0) complete? */
 static int is_complete(const pg_data *d, const pg__ends *e)
 {
-    const int is_val = e->use == PG__FOR_VALIDATION && pg__data_find(d, "xval0");
+    const int is_val = e->use == PG_FOR_VALIDATION && pg__data_find(d, "xval0");
     int all = 1;
     for (size_t k = 0; k < e->n_inputs; k++)
         all &= pg__data_find_role(d, "x", k, e->n_inputs, e->input_names[k], is_val) != NULL;

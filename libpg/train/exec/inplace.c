@@ -10,7 +10,7 @@ static int is_read_twice(const pg__tape *t, const pg__inst *i, uint32_t k, const
     int n = 0;
     for (uint32_t other = 0; other < i->n_in; other++) {
         const pg__val v = pg__in(t, i, other);
-        n += v != PG__NO_VAL && other != k &&
+        n += v != PG_NO_VAL && other != k &&
              host[pg__tape_root(t, v)] == host[pg__tape_root(t, pg__in(t, i, k))];
     }
     return n > 0;

@@ -12,7 +12,7 @@ double pg__profile_clock(const pg__backend *b)
 
 void pg__profile_add(pg__profile *p, uint32_t leaf, uint32_t kind, double seconds, pg__cost w)
 {
-    pg__profile *r = &p[leaf * PG__N_OPS + kind];
+    pg__profile *r = &p[leaf * PG_N_OPS + kind];
     r->calls++;
     r->seconds += seconds;
     r->flops += w.flops;

@@ -23,14 +23,14 @@ static pg_status own_gradients(pg__program *p, pg_err *err)
         return pg__nomem(err);
     for (size_t i = 0; i < p->model.n_params; i++) {
         const pg__val param = p->model.params[i].value;
-        if (param == PG__NO_VAL || t->values[param].grad == PG__NO_VAL)
+        if (param == PG_NO_VAL || t->values[param].grad == PG_NO_VAL)
             continue;
         pg__val g = t->values[param].grad;
-        if (taken[g] || t->values[g].alias != PG__NO_VAL || t->values[g].role != PG__TEMP) {
+        if (taken[g] || t->values[g].alias != PG_NO_VAL || t->values[g].role != PG_TEMP) {
             const pg__reshape_attrs same = {.to = t->values[param].shape};
             t->device = p->model.params[i].device;
-            PG_TRY(pg__emit1(t, PG__OP_reshape, &same, g, &g, err));
-            t->values[g].alias = PG__NO_VAL;
+            PG_TRY(pg__emit1(t, PG_OP_reshape, &same, g, &g, err));
+            t->values[g].alias = PG_NO_VAL;
             t->values[param].grad = g;
         }
         taken[g] = 1;
@@ -46,11 +46,11 @@ static size_t read_after(const pg__program *p, pg__val *out)
 {
     const pg__lowered *m = &p->model;
     size_t n = 0;
-#define READ(v)                         \
-    do {                                \
-        if (out && (v) != PG__NO_VAL)   \
-            out[n] = (v);               \
-        n += !out || (v) != PG__NO_VAL; \
+#define READ(v)                        \
+    do {                               \
+        if (out && (v) != PG_NO_VAL)   \
+            out[n] = (v);              \
+        n += !out || (v) != PG_NO_VAL; \
     } while (0)
     for (size_t k = 0; k < m->n_outputs; k++) {
         if (!p->masks_only)
@@ -80,8 +80,7 @@ static pg_status prune(pg__program *p, const pg__program_opts *opts, pg_err *err
         return pg__nomem(err);
     size_t n = read_after(p, keep);
     for (size_t i = 0; i < m->n_params; i++)
-        if (m->params[i].value != PG__NO_VAL &&
-            m->tape.values[m->params[i].value].grad != PG__NO_VAL)
+        if (m->params[i].value != PG_NO_VAL && m->tape.values[m->params[i].value].grad != PG_NO_VAL)
             keep[n++] = m->tape.values[m->params[i].value].grad;
     PG_TRY(pg__tape_prune(&p->model.tape, keep, n, err));
     if (opts->elems)
@@ -96,16 +95,16 @@ done:
 static pg__home outer_home(const pg__value *v)
 {
     switch (v->role) {
-    case PG__INPUT: return (pg__home){IN_INPUT, v->slot, 0};
-    case PG__TARGET: return (pg__home){IN_TARGET, v->slot, 0};
-    case PG__WEIGHT: return (pg__home){IN_WEIGHT, v->slot, 0};
-    case PG__PARAM: return (pg__home){IN_PARAM, v->slot, 0};
-    case PG__SEED: return (pg__home){IN_SEED, v->slot, 0};
-    case PG__STATE: return (pg__home){IN_STATE, v->slot, 0};
-    case PG__STEP: return (pg__home){IN_STEP, 0, 0};
-    case PG__TEMP: break;
+    case PG_INPUT: return (pg__home){PG_IN_INPUT, v->slot, 0};
+    case PG_TARGET: return (pg__home){PG_IN_TARGET, v->slot, 0};
+    case PG_WEIGHT: return (pg__home){PG_IN_WEIGHT, v->slot, 0};
+    case PG_PARAM: return (pg__home){PG_IN_PARAM, v->slot, 0};
+    case PG_SEED: return (pg__home){PG_IN_SEED, v->slot, 0};
+    case PG_STATE: return (pg__home){PG_IN_STATE, v->slot, 0};
+    case PG_PER_STEP: return (pg__home){PG_IN_STEP, 0, 0};
+    case PG_TEMP: break;
     }
-    return (pg__home){NOWHERE, 0, 0};
+    return (pg__home){PG_NOWHERE, 0, 0};
 }
 
 #define CROSSES UINT32_MAX
@@ -141,7 +140,7 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
-            if (pg__in(t, i, k) != PG__NO_VAL)
+            if (pg__in(t, i, k) != PG_NO_VAL)
                 touch_on(l, pg__tape_root(t, pg__in(t, i, k)), at, i->device);
         for (uint32_t k = 0; k < i->n_out; k++)
             touch_on(l, pg__tape_root(t, pg__out(t, i, k)), at, i->device);
@@ -180,7 +179,7 @@ static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
             to++;
         PG_TRY(pg__arena_plan(s->v + from, to - from, &bytes, err));
         for (size_t i = from; i < to; i++)
-            *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off, whole(s->v[i].n_bytes)};
+            *s->home[i] = (pg__home){PG_IN_ARENA, begin + s->v[i].off, whole(s->v[i].n_bytes)};
         bytes = whole(bytes);
         if (p->apart)
             pg__mp_program_set_arena(p, device, bytes);
@@ -209,13 +208,13 @@ static void find_homes(pg__program *p, const liveness *l, unsigned char *in_aren
         p->homes[v] = outer_home(&t->values[v]);
     for (size_t i = 0; i < p->model.n_params; i++) {
         const pg__val param = p->model.params[i].value;
-        const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : t->values[param].grad;
-        if (grad != PG__NO_VAL &&
+        const pg__val grad = param == PG_NO_VAL ? PG_NO_VAL : t->values[param].grad;
+        if (grad != PG_NO_VAL &&
             (!p->apart || pg__mp_program_home(p, grad) == p->model.params[i].device))
-            p->homes[grad] = (pg__home){IN_GRAD, i, 0};
+            p->homes[grad] = (pg__home){PG_IN_GRAD, i, 0};
     }
     for (pg__val v = 0; v < t->n_values; v++)
-        in_arena[v] = p->homes[v].place == NOWHERE && t->values[v].alias == PG__NO_VAL &&
+        in_arena[v] = p->homes[v].place == PG_NOWHERE && t->values[v].alias == PG_NO_VAL &&
                       l->first[v] < l->last[v];
 }
 
@@ -226,7 +225,7 @@ static void follow(pg__program *p, const pg__val *host)
     for (pg__val v = 0; v < t->n_values; v++)
         p->homes[v] = p->homes[host[v]];
     for (pg__val v = 0; v < t->n_values; v++)
-        if (t->values[v].alias != PG__NO_VAL)
+        if (t->values[v].alias != PG_NO_VAL)
             p->homes[v] = p->homes[pg__tape_root(t, v)];
 }
 
@@ -306,7 +305,7 @@ done:
 /* The trainer runs it, whatever the device. */
 static int is_meeting(const pg__inst *i)
 {
-    return i->op == pg__op_of(PG__OP_meet_stats) || i->op == pg__op_of(PG__OP_meet_sums);
+    return i->op == pg__op_of(PG_OP_meet_stats) || i->op == pg__op_of(PG_OP_meet_sums);
 }
 
 static pg_status check_support(const pg__program *p, const pg__lower_opts *opts, pg_err *err)
@@ -347,7 +346,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         const pg__inst *i = &t->insts[at];
         pg__step_call *c = &p->calls[p->n_calls];
         pg__needs needs = {0};
-        if (t->values[pg__out(t, i, 0)].alias != PG__NO_VAL)
+        if (t->values[pg__out(t, i, 0)].alias != PG_NO_VAL)
             continue; /* the same memory */
         *c = (pg__step_call){.first = n_operands,
                              .n = i->n_in + i->n_out,
@@ -356,7 +355,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
                              .origin = i->origin,
                              .kind = i->op->kind,
                              .cost = pg__cost_of(t, i, p->backend->real_bytes),
-                             .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
+                             .is_stats = i->op == pg__op_of(PG_OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)
             p->operands[n_operands++] = pg__in(t, i, k);
         for (uint32_t k = 0; k < i->n_out; k++)
@@ -391,7 +390,7 @@ static pg_status find_settled(pg__program *p, pg_err *err)
     for (size_t i = 0; i < p->n_calls; i++)
         for (uint32_t k = 0; k < p->calls[i].n; k++) {
             const pg__val v = p->operands[p->calls[i].first + k];
-            if (v != PG__NO_VAL && p->homes[v].place == IN_GRAD)
+            if (v != PG_NO_VAL && p->homes[v].place == PG_IN_GRAD)
                 p->settled[p->homes[v].at] = i + 1;
             for (size_t m = 0; k >= p->calls[i].n_in && m < p->model.n_moving; m++)
                 if (pg__tape_root(&p->model.tape, p->model.moving[m].value) == v)
@@ -416,7 +415,7 @@ static pg_status find_order(pg__program *p, pg_err *err)
         c->after = &p->after[i * p->n_devices];
         for (uint32_t k = 0; k < c->n; k++) {
             const pg__val v = p->operands[c->first + k];
-            if (v == PG__NO_VAL)
+            if (v == PG_NO_VAL)
                 continue;
             uint32_t *made = &maker[pg__tape_root(t, v)];
             if (k >= c->n_in)

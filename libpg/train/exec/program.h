@@ -17,7 +17,7 @@ typedef struct pg__objective {
 typedef struct pg__program_opts {
     pg__lower_opts lower;            /* n_rows known */
     const pg__objective *objectives; /* per output, or NULL: predictions only */
-    const pg__elem *elems;           /* per leaf, what it computes with; NULL: PG__REAL */
+    const pg__elem *elems;           /* per leaf, what it computes with; NULL: PG_ELEM_REAL */
     int from_probabilities;          /* no shortcut to the logits */
     int masks_only;                  /* no losses, no predictions: the masks of the outputs */
     size_t n_lanes; /* lanes that may be run at once, a power of two; 0: one by one */
@@ -50,7 +50,7 @@ typedef struct pg__frame {
     void *const *params;        /* per parameter */
     void *const *grads;         /* per parameter; it or entries may be NULL: not wanted */
     const void *const *seeds;   /* per output, then of activities: pointer to the scalar */
-    const void *step;           /* PG__STEP_N integers */
+    const void *step;           /* PG_STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
     size_t lane, n_lanes; /* its place among the lanes that share the arena; 0: not shared */

@@ -8,16 +8,16 @@
 #include "train/exec/program.h"
 
 typedef enum pg__where {
-    IN_ARENA,
-    IN_INPUT,
-    IN_TARGET,
-    IN_WEIGHT,
-    IN_PARAM,
-    IN_GRAD,
-    IN_SEED,
-    IN_STATE,
-    IN_STEP,
-    NOWHERE /* not read */
+    PG_IN_ARENA,
+    PG_IN_INPUT,
+    PG_IN_TARGET,
+    PG_IN_WEIGHT,
+    PG_IN_PARAM,
+    PG_IN_GRAD,
+    PG_IN_SEED,
+    PG_IN_STATE,
+    PG_IN_STEP,
+    PG_NOWHERE /* not read */
 } pg__where;
 
 /* Where a value lies. */
@@ -51,9 +51,9 @@ struct pg__program {
     pg__dev *dev;
     pg__mp_program *apart; /* program_model_parallel.c; NULL: the devices have one memory */
     pg__lowered model;
-    pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
-    pg__val *masks;            /* per output, PG__NO_VAL without a mask */
-    pg__val *logits;           /* per output, PG__NO_VAL if no metric starts from them */
+    pg__val *targets, *losses; /* per output; PG_NO_VAL without a loss */
+    pg__val *masks;            /* per output, PG_NO_VAL without a mask */
+    pg__val *logits;           /* per output, PG_NO_VAL if no metric starts from them */
     uint32_t *on_logits;       /* per output: 1 << kind of losses that do */
     int masks_only;
     pg__home *homes; /* per value */
@@ -69,8 +69,8 @@ struct pg__program {
     size_t scratch_bytes, shared_bytes;
     void *shared;   /* what kernels prepare from parameters, for all lanes */
     size_t n_lanes; /* lanes run at once */
-    pg__home
-        *kept; /* per parameter, in the lanes' arena: gradients that are read again; or NOWHERE */
+    pg__home *
+        kept; /* per parameter, in the lanes' arena: gradients that are read again; or PG_NOWHERE */
     uint64_t lane_bytes; /* of the arena including them */
     uint64_t sum_bytes;  /* of a lane's other gradients of one call, which are summed at once */
 };

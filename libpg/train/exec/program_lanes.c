@@ -28,14 +28,14 @@ static size_t n_elems(const pg__program *p, pg__val v)
 static pg__where place_of(const pg__program *p, const pg__step_call *c, uint32_t k)
 {
     const pg__val v = p->operands[c->first + k];
-    return v == PG__NO_VAL ? NOWHERE : p->homes[v].place;
+    return v == PG_NO_VAL ? PG_NOWHERE : p->homes[v].place;
 }
 
 /* Is it a gradient that can be summed at once? */
 static int is_summed(const pg__program *p, const pg__step_call *c, uint32_t k)
 {
     const pg__val v = p->operands[c->first + k];
-    return place_of(p, c, k) == IN_GRAD && p->kept[p->homes[v].at].place == NOWHERE;
+    return place_of(p, c, k) == PG_IN_GRAD && p->kept[p->homes[v].at].place == PG_NOWHERE;
 }
 
 /* Gradients that are read again, or come from several calls, are summed at the end. */
@@ -43,7 +43,7 @@ static void find_kept(pg__program *p)
 {
     p->lane_bytes = p->arena_bytes;
     for (size_t i = 0; i < p->model.n_params; i++)
-        p->kept[i] = (pg__home){NOWHERE, 0, 0};
+        p->kept[i] = (pg__home){PG_NOWHERE, 0, 0};
     for (size_t i = 0; i < p->n_calls; i++)
         for (uint32_t k = 0; k < p->calls[i].n; k++) {
             const pg__val v = p->operands[p->calls[i].first + k];
@@ -51,7 +51,7 @@ static void find_kept(pg__program *p)
                 (k >= p->calls[i].n_in && p->settled[p->homes[v].at] == i + 1))
                 continue;
             const uint64_t n = whole(bytes_of(p, v));
-            p->kept[p->homes[v].at] = (pg__home){IN_ARENA, p->lane_bytes, n};
+            p->kept[p->homes[v].at] = (pg__home){PG_IN_ARENA, p->lane_bytes, n};
             p->lane_bytes += n;
         }
 }
@@ -72,9 +72,10 @@ static int lies_in_one_piece(const pg__program *p, const pg__step_call *c)
     for (uint32_t k = 0; k < c->n; k++) {
         const pg__where w = place_of(p, c, k);
         const pg__val v = p->operands[c->first + k];
-        if (w == IN_ARENA && p->homes[v].each != bytes_of(p, v))
+        if (w == PG_IN_ARENA && p->homes[v].each != bytes_of(p, v))
             return 0;
-        if (w != IN_ARENA && w != IN_INPUT && w != IN_PARAM && w != NOWHERE && !is_summed(p, c, k))
+        if (w != PG_IN_ARENA && w != PG_IN_INPUT && w != PG_IN_PARAM && w != PG_NOWHERE &&
+            !is_summed(p, c, k))
             return 0;
     }
     return 1;
@@ -195,7 +196,7 @@ static pg_status sum_kept(const pg__program *p, const pg__frame *const *f)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < p->model.n_params && st == PG_OK; i++) {
-        if (p->kept[i].place == NOWHERE || !f[0]->grads[i])
+        if (p->kept[i].place == PG_NOWHERE || !f[0]->grads[i])
             continue;
         const pg__val v = p->model.tape.values[p->model.params[i].value].grad;
         for (size_t size = 1; size < p->n_lanes; size *= 2)

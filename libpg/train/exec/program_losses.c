@@ -11,27 +11,27 @@ static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, p
     const int takes_class = pg__loss_takes_class(a->kind);
     if (takes_class)
         shape.rank--;
-    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG__INT : PG__REAL, PG__TARGET,
+    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG_INT : PG_REAL, PG_TARGET,
                           (uint32_t)k, 0, &p->targets[k], err);
 }
 
 static pg__squash made_for(pg__loss_kind kind)
 {
     switch (kind) {
-    case PG__LOSS_categorical_crossentropy:
-    case PG__LOSS_categorical_focal_crossentropy:
-    case PG__LOSS_sparse_categorical_crossentropy: return PG__SOFTMAX_OF;
-    case PG__LOSS_binary_crossentropy:
-    case PG__LOSS_binary_focal_crossentropy: return PG__SIGMOID_OF;
-    default: return PG__NOT_SQUASHED;
+    case PG_LOSS_categorical_crossentropy:
+    case PG_LOSS_categorical_focal_crossentropy:
+    case PG_LOSS_sparse_categorical_crossentropy: return PG_SOFTMAX_OF;
+    case PG_LOSS_binary_crossentropy:
+    case PG_LOSS_binary_focal_crossentropy: return PG_SIGMOID_OF;
+    default: return PG_NOT_SQUASHED;
     }
 }
 
 /* The focal losses of Keras 3, and binary ones, use the activation's cached logits. */
 static int takes_cached(pg__loss_kind kind, const pg__rules *rules)
 {
-    return rules->logits_cached && kind != PG__LOSS_binary_focal_crossentropy &&
-           (!rules->keras3 || kind != PG__LOSS_categorical_focal_crossentropy);
+    return rules->logits_cached && kind != PG_LOSS_binary_focal_crossentropy &&
+           (!rules->keras3 || kind != PG_LOSS_categorical_focal_crossentropy);
 }
 
 /* The logits of output k, if its loss starts from them. Keras on TensorFlow attaches them to the
@@ -42,9 +42,9 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, con
     const pg__val v = p->model.outputs[k];
     const pg__origin *o = v < p->model.cap_origins ? &p->model.origins[v] : NULL;
     const pg__squash wanted = made_for(kind);
-    if (!o || wanted == PG__NOT_SQUASHED || o->squash == PG__NOT_SQUASHED)
-        return PG__NO_VAL;
-    return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
+    if (!o || wanted == PG_NOT_SQUASHED || o->squash == PG_NOT_SQUASHED)
+        return PG_NO_VAL;
+    return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG_NO_VAL;
 }
 
 /* Metrics take the logits as losses do: probabilities are clipped at 1e-7, which a prediction that
@@ -54,8 +54,8 @@ static void find_metric_logits(pg__program *p, size_t k, const pg__program_opts 
     const pg__rules *rules = opts->lower.rules;
     const uint32_t wanted = opts->objectives[k].metric_losses;
     for (pg__loss_kind kind = 0; wanted >> kind; kind++) {
-        const pg__val logits = wanted >> kind & 1 ? logits_of(p, k, kind, rules) : PG__NO_VAL;
-        if (logits == PG__NO_VAL)
+        const pg__val logits = wanted >> kind & 1 ? logits_of(p, k, kind, rules) : PG_NO_VAL;
+        if (logits == PG_NO_VAL)
             continue;
         p->logits[k] = logits;
         p->on_logits[k] |= (uint32_t)1 << kind;
@@ -77,27 +77,25 @@ static uint32_t device_of(const pg__program *p, pg__val v)
 static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts, pg_err *err)
 {
     pg__loss_attrs a = opts->objectives[k].loss;
-    pg__val in[4] = {p->model.outputs[k], PG__NO_VAL, PG__NO_VAL, PG__NO_VAL};
+    pg__val in[4] = {p->model.outputs[k], PG_NO_VAL, PG_NO_VAL, PG_NO_VAL};
     const pg__dims scalar = {0};
     pg_status st = PG_OK;
     if (opts->lower.rules->logit_shortcut && !opts->from_probabilities) {
         const pg__val logits = logits_of(p, k, a.kind, opts->lower.rules);
-        a.logits |= logits != PG__NO_VAL;
-        in[0] = logits != PG__NO_VAL ? logits : in[0];
+        a.logits |= logits != PG_NO_VAL;
+        in[0] = logits != PG_NO_VAL ? logits : in[0];
     }
     PG_TRY(add_target(p, k, &a, err));
     in[1] = p->targets[k];
     pg__dims rows = p->model.tape.values[in[0]].shape;
     rows.rank -= rows.rank > 0;
-    PG_TRY(
-        pg__tape_value(&p->model.tape, &rows, PG__REAL, PG__WEIGHT, (uint32_t)k, 0, &in[2], err));
+    PG_TRY(pg__tape_value(&p->model.tape, &rows, PG_REAL, PG_WEIGHT, (uint32_t)k, 0, &in[2], err));
     p->model.tape.device = device_of(p, p->model.outputs[k]);
-    if (p->masks[k] != PG__NO_VAL)
+    if (p->masks[k] != PG_NO_VAL)
         PG_TRY(
-            pg__emit2(&p->model.tape, PG__OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
-    PG_TRY(
-        pg__tape_value(&p->model.tape, &scalar, PG__REAL, PG__SEED, (uint32_t)k, 0, &in[3], err));
-    PG_TRY(pg__emit(&p->model.tape, PG__OP_loss, &a, in, 4, &p->losses[k], err));
+            pg__emit2(&p->model.tape, PG_OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
+    PG_TRY(pg__tape_value(&p->model.tape, &scalar, PG_REAL, PG_SEED, (uint32_t)k, 0, &in[3], err));
+    PG_TRY(pg__emit(&p->model.tape, PG_OP_loss, &a, in, 4, &p->losses[k], err));
 done:
     return st;
 }
@@ -114,7 +112,7 @@ pg_status pg__program_add_losses(pg__program *p, const pg__program_opts *opts, p
     if (!p->targets || !p->losses || !p->masks || !p->logits || !p->on_logits)
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < n; k++) {
-        p->targets[k] = p->losses[k] = p->logits[k] = PG__NO_VAL;
+        p->targets[k] = p->losses[k] = p->logits[k] = PG_NO_VAL;
         p->masks[k] = pg__output_mask(&p->model, k);
         if (!opts->objectives || !opts->objectives[k].has_loss || opts->masks_only)
             continue;

@@ -45,7 +45,7 @@ static void find_devices(pg__program *p)
     const pg__tape *t = &p->model.tape;
     uint32_t *home = p->apart->home;
     for (pg__val v = 0; v < t->n_values; v++)
-        home[v] = t->values[v].role == PG__PARAM ? p->model.params[t->values[v].slot].device : 0;
+        home[v] = t->values[v].role == PG_PARAM ? p->model.params[t->values[v].slot].device : 0;
     for (uint32_t at = 0; at < t->n_insts; at++)
         for (uint32_t k = 0; k < t->insts[at].n_out; k++)
             home[pg__out(t, &t->insts[at], k)] = t->insts[at].device;
@@ -57,7 +57,7 @@ static copy *find_copy(const pg__mp_program *s, pg__val root, uint32_t to)
 {
     for (size_t k = 0; k < s->n_copies; k++)
         if (s->copies[k].value == root && s->copies[k].to == to &&
-            s->copies[k].home.place != IN_GRAD)
+            s->copies[k].home.place != PG_IN_GRAD)
             return &s->copies[k];
     return NULL;
 }
@@ -74,7 +74,7 @@ static pg_status add_copy(pg__mp_program *s, const copy *c, pg_err *err)
 static pg_status reads(pg__program *p, pg__val v, uint32_t device, uint32_t at, pg_err *err)
 {
     pg__mp_program *s = p->apart;
-    if (v == PG__NO_VAL || s->home[v] == device)
+    if (v == PG_NO_VAL || s->home[v] == device)
         return PG_OK;
     const pg__val root = pg__tape_root(&p->model.tape, v);
     copy *c = find_copy(s, root, device);
@@ -105,15 +105,15 @@ static pg_status find_readers_after(pg__program *p, pg_err *err)
         PG_TRY(reads(p, m->moving[i].value, m->params[m->moving[i].param].device, end, err));
     for (size_t i = 0; i < m->n_params; i++) {
         const pg__val param = m->params[i].value;
-        const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : m->tape.values[param].grad;
-        if (grad == PG__NO_VAL || p->apart->home[grad] == m->params[i].device)
+        const pg__val grad = param == PG_NO_VAL ? PG_NO_VAL : m->tape.values[param].grad;
+        if (grad == PG_NO_VAL || p->apart->home[grad] == m->params[i].device)
             continue;
         PG_TRY(add_copy(p->apart,
                         &(copy){.value = grad,
                                 .to = m->params[i].device,
                                 .first = end,
                                 .last = end,
-                                .home = {IN_GRAD, i, 0}},
+                                .home = {PG_IN_GRAD, i, 0}},
                         err));
     }
 done:
@@ -123,7 +123,7 @@ done:
 /* An instruction whose result is its operand's memory is not a call: nothing runs. */
 static int is_call(const pg__tape *t, const pg__inst *i)
 {
-    return t->values[pg__out(t, i, 0)].alias == PG__NO_VAL;
+    return t->values[pg__out(t, i, 0)].alias == PG_NO_VAL;
 }
 
 static pg_status find_readers(pg__program *p, pg_err *err)
@@ -214,7 +214,7 @@ void pg__mp_program_add_spans(const pg__program *p, uint32_t device, pg__spans *
 {
     for (size_t k = 0; k < pg__mp_program_n_copies(p); k++) {
         copy *c = &p->apart->copies[k];
-        if (c->to != device || c->home.place == IN_GRAD)
+        if (c->to != device || c->home.place == PG_IN_GRAD)
             continue;
         spans->v[spans->n] =
             (pg__span_of){.n_bytes = bytes_of(p, c->value), .first = c->first, .last = c->last};
@@ -292,14 +292,14 @@ static void find_operands(pg__program *p)
         const pg__step_call *c = &p->calls[i];
         for (uint32_t k = 0; k < c->n; k++) {
             const pg__val v = p->operands[c->first + k];
-            s->operands[c->first + k] = (pg__home){NOWHERE, 0, 0};
-            if (v == PG__NO_VAL)
+            s->operands[c->first + k] = (pg__home){PG_NOWHERE, 0, 0};
+            if (v == PG_NO_VAL)
                 continue;
             const int crosses = k < c->n_in && s->home[v] != c->device;
             s->operands[c->first + k] =
                 crosses ? find_copy(s, pg__tape_root(&p->model.tape, v), c->device)->home
                         : p->homes[v];
-            s->is_late[i] |= crosses && p->homes[v].place == IN_PARAM && c->shared_bytes > 0;
+            s->is_late[i] |= crosses && p->homes[v].place == PG_IN_PARAM && c->shared_bytes > 0;
         }
     }
 }
@@ -347,7 +347,7 @@ done:
 /* Where the original of a value lies; NULL: it is not wanted, or not given (weights of rows). */
 static void *original(const pg__program *p, const pg__frame *f, pg__val v)
 {
-    return v == PG__NO_VAL ? NULL : pg__home_at(f, p->homes[v], f->parts[p->apart->home[v]].arena);
+    return v == PG_NO_VAL ? NULL : pg__home_at(f, p->homes[v], f->parts[p->apart->home[v]].arena);
 }
 
 static void fill_args(const pg__program *p, const pg__frame *f, const pg__step_call *c)
@@ -378,7 +378,7 @@ pg_status pg__mp_program_share(const pg__program *p, const pg__frame *f)
             continue;
         for (uint32_t k = 0; k < c->n; k++) {
             const pg__home h = p->apart->operands[c->first + k];
-            f->args[k] = h.place == IN_PARAM ? pg__home_at(f, h, NULL) : NULL;
+            f->args[k] = h.place == PG_IN_PARAM ? pg__home_at(f, h, NULL) : NULL;
         }
         st = share(p, f, c);
     }

@@ -18,33 +18,35 @@ static void *at_slot(const void *const *slots, uint64_t slot)
 void *pg__home_at(const pg__frame *f, pg__home h, void *arena)
 {
     switch (h.place) {
-    case IN_ARENA: return (char *)arena + (f->n_lanes ? f->n_lanes : 1) * h.at + f->lane * h.each;
-    case IN_INPUT: return at_slot(f->inputs, h.at);
-    case IN_TARGET: return at_slot(f->targets, h.at);
-    case IN_WEIGHT: return at_slot(f->weights, h.at);
-    case IN_PARAM: return f->params[h.at];
-    case IN_GRAD: return f->grads ? f->grads[h.at] : NULL;
-    case IN_SEED: return at_slot(f->seeds, h.at);
-    case IN_STATE: return f->states ? f->states[h.at] : NULL;
-    case IN_STEP: return at_slot(&f->step, 0);
-    case NOWHERE: break;
+    case PG_IN_ARENA:
+        return (char *)arena + (f->n_lanes ? f->n_lanes : 1) * h.at + f->lane * h.each;
+    case PG_IN_INPUT: return at_slot(f->inputs, h.at);
+    case PG_IN_TARGET: return at_slot(f->targets, h.at);
+    case PG_IN_WEIGHT: return at_slot(f->weights, h.at);
+    case PG_IN_PARAM: return f->params[h.at];
+    case PG_IN_GRAD: return f->grads ? f->grads[h.at] : NULL;
+    case PG_IN_SEED: return at_slot(f->seeds, h.at);
+    case PG_IN_STATE: return f->states ? f->states[h.at] : NULL;
+    case PG_IN_STEP: return at_slot(&f->step, 0);
+    case PG_NOWHERE: break;
     }
     return NULL;
 }
 
 static void *address(const pg__program *p, const pg__frame *f, pg__val v)
 {
-    if (v == PG__NO_VAL)
+    if (v == PG_NO_VAL)
         return NULL;
     const pg__home h = p->homes[v];
-    const int is_kept = h.place == IN_GRAD && f->n_lanes > 1 && p->kept[h.at].place != NOWHERE;
+    const int is_kept =
+        h.place == PG_IN_GRAD && f->n_lanes > 1 && p->kept[h.at].place != PG_NOWHERE;
     return pg__home_at(f, is_kept ? p->kept[h.at] : h, f->arena);
 }
 
 /* A value after a run, on one of the devices that shared it. */
 static const void *found(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
 {
-    return p->apart && v != PG__NO_VAL ? pg__mp_program_at(p, f, v, device) : address(p, f, v);
+    return p->apart && v != PG_NO_VAL ? pg__mp_program_at(p, f, v, device) : address(p, f, v);
 }
 
 static pg__dev *dev_of(const pg__program *p, const pg__frame *f)
@@ -64,7 +66,7 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
             continue;
         for (uint32_t a = 0; a < c->n; a++) {
             const pg__val v = p->operands[c->first + a];
-            const int is_param = v != PG__NO_VAL && p->homes[v].place == IN_PARAM;
+            const int is_param = v != PG_NO_VAL && p->homes[v].place == PG_IN_PARAM;
             args[a] = is_param ? address(p, f, v) : NULL;
         }
         const pg_status st =
@@ -83,10 +85,10 @@ static int is_finite_16(uint16_t bits, uint16_t exponent)
 
 static int is_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_t i)
 {
-    if (elem == PG__REAL)
+    if (elem == PG_ELEM_REAL)
         return n_bytes == sizeof(float) ? isfinite(((const float *)values)[i])
                                         : isfinite(((const double *)values)[i]);
-    return is_finite_16(((const uint16_t *)values)[i], elem == PG__REAL_BF16 ? 0x7f80u : 0x7c00u);
+    return is_finite_16(((const uint16_t *)values)[i], elem == PG_ELEM_BF16 ? 0x7f80u : 0x7c00u);
 }
 
 static int are_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_t n)
@@ -120,14 +122,14 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
     for (uint32_t k = 0; k < c->n; k++) {
         const pg__val v = p->operands[c->first + k];
         const void *at = address(p, f, v);
-        if (!at || p->model.tape.values[v].elem == PG__INT)
+        if (!at || p->model.tape.values[v].elem == PG_ELEM_INT)
             continue;
         if (are_finite_there(p, f, at, &p->model.tape.values[v]))
             continue;
         *f->watch = (pg__watch){.found = 1,
                                 .leaf = c->origin,
-                                .in_input = p->homes[v].place == IN_INPUT,
-                                .in_param = p->homes[v].place == IN_PARAM};
+                                .in_input = p->homes[v].place == PG_IN_INPUT,
+                                .in_param = p->homes[v].place == PG_IN_PARAM};
         return;
     }
 }
@@ -284,7 +286,7 @@ uint32_t pg__program_on_logits(const pg__program *p, size_t k)
 
 const pg__value *pg__program_logits_value(const pg__program *p, size_t k)
 {
-    return p->logits[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->logits[k]];
+    return p->logits[k] == PG_NO_VAL ? NULL : &p->model.tape.values[p->logits[k]];
 }
 
 const void *pg__program_logits(const pg__program *p, const pg__frame *f, size_t k)
@@ -305,12 +307,12 @@ const void *pg__program_activity(const pg__program *p, const pg__frame *f, size_
 
 const pg__value *pg__program_target(const pg__program *p, size_t k)
 {
-    return p->targets[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->targets[k]];
+    return p->targets[k] == PG_NO_VAL ? NULL : &p->model.tape.values[p->targets[k]];
 }
 
 const pg__value *pg__program_loss_value(const pg__program *p, size_t k)
 {
-    return p->losses[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->losses[k]];
+    return p->losses[k] == PG_NO_VAL ? NULL : &p->model.tape.values[p->losses[k]];
 }
 
 const pg__lowered *pg__program_model(const pg__program *p)
@@ -346,7 +348,7 @@ uint64_t pg__program_largest(const pg__program *p, uint32_t *leaf)
         uint64_t bytes = 0;
         for (uint32_t k = c->n_in; k < c->n; k++) {
             const pg__val v = p->operands[c->first + k];
-            if (v != PG__NO_VAL && p->homes[v].place == IN_ARENA)
+            if (v != PG_NO_VAL && p->homes[v].place == PG_IN_ARENA)
                 bytes += pg__dims_elems(&p->model.tape.values[v].shape) *
                          pg__elem_bytes(p->model.tape.values[v].elem, p->backend->real_bytes);
         }
@@ -360,7 +362,7 @@ uint64_t pg__program_largest(const pg__program *p, uint32_t *leaf)
 
 const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
 {
-    return p->masks[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];
+    return p->masks[k] == PG_NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];
 }
 
 const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)

@@ -12,7 +12,7 @@
 static unsigned char *kept_of(const pg__lowered *m)
 {
     unsigned char *kept = pg__mem_array((size_t)m->tape.n_values + 1, 1);
-#define KEEP(v) kept[(v) == PG__NO_VAL ? m->tape.n_values : (v)] = 1
+#define KEEP(v) kept[(v) == PG_NO_VAL ? m->tape.n_values : (v)] = 1
     for (size_t k = 0; kept && k < m->n_outputs; k++)
         KEEP(m->outputs[k]);
     for (size_t i = 0; kept && i < m->n_moving; i++)

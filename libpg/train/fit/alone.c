@@ -25,7 +25,7 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_
         if (n == 1) /* the first step allocates memory and compiles programs */
             began = pg__now();
         pg__totals_clear(t, &totals);
-        PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, &totals, err));
+        PG_TRY(pg__trainer_step(t, b, PG_TRAINS, NULL, &totals, err));
     }
     *each = (pg__now() - began) / (double)(n - 1);
 done:

@@ -154,8 +154,7 @@ static pg_status begin(csv *c, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__folder_make_for(c->filename, err));
-    PG_TRY(
-        pg__append_open(&c->file, c->filename, c->append ? PG__APPEND_ON : PG__APPEND_OVER, err));
+    PG_TRY(pg__append_open(&c->file, c->filename, c->append ? PG_APPEND_ON : PG_APPEND_OVER, err));
     c->needs_header = c->file.n_bytes == 0;
 done:
     return st;
@@ -201,7 +200,7 @@ static pg_status flush(csv *c, pg_err *err)
             *err = why;
         return st;
     }
-    PG_TRY(pg__append_open(&c->file, c->filename, PG__APPEND_OVER, err));
+    PG_TRY(pg__append_open(&c->file, c->filename, PG_APPEND_OVER, err));
     rows = c->file.pending;
     c->file.pending = (pg__str){0};
     if (strncmp(rows.s, "epoch", 5) != 0 && strncmp(rows.s, "\"epoch", 6) != 0)

@@ -213,7 +213,7 @@ static pg_status plan_file(pg__checkpoint *out, checkpoint *c, pg__fit *f, const
                            int is_best, pg_err *err)
 {
     const int proves =
-        c->verify == VERIFY_ALL || (c->verify == VERIFY_BEST && (is_best || !c->has_monitor));
+        c->verify == PG_VERIFY_ALL || (c->verify == PG_VERIFY_BEST && (is_best || !c->has_monitor));
     pg_status st = PG_OK;
     out->t = f->t;
     out->name = pg__mem_strdup(name);
@@ -234,7 +234,7 @@ static pg_status plan_file(pg__checkpoint *out, checkpoint *c, pg__fit *f, const
                                   .force = 1,
                                   .full = !c->weights_only,
                                   .prove = proves,
-                                  .unread = c->verify == VERIFY_NONE,
+                                  .unread = c->verify == PG_VERIFY_NONE,
                                   .max_shard_bytes = c->max_shard_bytes};
 done:
     return st;

@@ -161,7 +161,7 @@ static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *
 static pg_status train_end(void *self, pg__fit *f, pg_err *err)
 {
     report *r = self;
-    r->story.state = f->stops ? PG__STORY_STOPPED : PG__STORY_DONE;
+    r->story.state = f->stops ? PG_STORY_STOPPED : PG_STORY_DONE;
     const pg_status st = give(r, f, 1, err);
     if (r->failed && f->missing == PG_OK) {
         f->missing = PG_E_IO;
@@ -240,8 +240,8 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 static void close(void *self, pg__fit *f)
 {
     report *r = self;
-    if (r->path && r->story.state == PG__STORY_RUNS && f->run && r->story.n_rows > 0) {
-        r->story.state = PG__STORY_BROKEN;
+    if (r->path && r->story.state == PG_STORY_RUNS && f->run && r->story.n_rows > 0) {
+        r->story.state = PG_STORY_BROKEN;
         (void)write_page(r, f, 0, NULL);
     }
     for (size_t i = 0; i < r->story.n_events; i++) {

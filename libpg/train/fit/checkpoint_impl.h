@@ -6,7 +6,7 @@
 #include "train/fit/checkpoint.h"
 #include "train/rules/rules.h"
 
-enum { VERIFY_BEST, VERIFY_ALL, VERIFY_NONE };
+enum { PG_VERIFY_BEST, PG_VERIFY_ALL, PG_VERIFY_NONE };
 
 typedef struct pg__checkpoints {
     char *pattern, *monitor;
@@ -23,7 +23,7 @@ typedef struct pg__checkpoints {
     pg__kept_list files;
     char *pending; /* the file being written, or NULL */
     int pending_is_best;
-    double best_before;   /* c->best before it */
+    double best_before;    /* c->best before it */
     int reported_skipping; /* reported once; so are failures of links */
     pg__strs reported;
 } pg__checkpoints;

@@ -81,16 +81,16 @@ static pg_status list_keys(pg__checkpoints *c, const pg__fit *f, pg_err *err)
     c->keys = pg__mem_array(f->n_names + 2, sizeof *c->keys);
     if (!c->keys)
         return pg__nomem(err);
-    c->keys[c->n_keys++] = (pg__pattern_key){"epoch", {PG__SPEC_INT, 1}, 0};
+    c->keys[c->n_keys++] = (pg__pattern_key){"epoch", {PG_SPEC_INT, 1}, 0};
     if (c->every)
-        c->keys[c->n_keys++] = (pg__pattern_key){"batch", {PG__SPEC_INT, 1}, 0};
+        c->keys[c->n_keys++] = (pg__pattern_key){"batch", {PG_SPEC_INT, 1}, 0};
     for (size_t i = 0; i < f->n_names; i++) {
         const char *name = f->names[i];
         const int is_rate = strcmp(name, f->rate_name) == 0;
         if (c->every && (is_rate || strncmp(name, "val_", 4) == 0))
             continue;
         c->keys[c->n_keys++] = (pg__pattern_key){
-            name, {is_rate && strcmp(name, "lr") == 0 ? PG__SPEC_FLOAT32 : PG__SPEC_FLOAT, 1}, 0};
+            name, {is_rate && strcmp(name, "lr") == 0 ? PG_SPEC_FLOAT32 : PG_SPEC_FLOAT, 1}, 0};
     }
     return PG_OK;
 }

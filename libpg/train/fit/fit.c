@@ -95,7 +95,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
              turn->validation ? "validation " : "", turn->batch + 1);
     if (!file || pg__rank_of(r->t->ranks) > 0)
         PG_FAIL(PG_E_CANCELLED, "%s", where);
-    PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
+    PG_TRY(pg__resume_save(&r->resume, PG_RESUME_AT_STOP, err));
     if (r->resume.failed)
         PG_FAIL(PG_E_CANCELLED, "%s; its state could not be saved: %s", where, r->resume.why.msg);
     st = pg_fail(err, PG_E_CANCELLED, "%s; saved %s", where, PG_SHOW(file));
@@ -124,7 +124,7 @@ static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
     if (pg__must_stop(r->t->ranks, r->opts->cancel))
         PG_TRY(stop_here(r, turn, err));
     if (pg__rank_of(r->t->ranks) == 0 && pg__resume_is_due(&r->resume))
-        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
+        PG_TRY(pg__resume_save(&r->resume, PG_RESUME_BETWEEN, err));
 done:
     pg__snapshot_drop(r->fit.snapshot);
     r->fit.snapshot = NULL;
@@ -154,7 +154,7 @@ static pg_status report_skipped(run *r, const pg__turn *turn, pg_err *err)
 
 static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
-    const pg__pass pass = turn->validation ? PG__TESTS : PG__TRAINS;
+    const pg__pass pass = turn->validation ? PG_TESTS : PG_TRAINS;
     pg_status st = PG_OK;
     r->fit.epoch = turn->epoch;
     r->fit.batch = turn->batch;
@@ -354,7 +354,7 @@ static pg_status end_resume(run *r, pg_err *err)
         goto done;
     }
     if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
-        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_END, err));
+        PG_TRY(pg__resume_save(&r->resume, PG_RESUME_AT_END, err));
     if (f->resume_file && r->opts->output && r->resume.has_saved && !r->resume.failed)
         PG_TRY(name_output(r, err));
     if (r->resume.failed && f->missing == PG_OK) {

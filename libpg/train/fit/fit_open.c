@@ -28,14 +28,14 @@ static pg_status open_feeds(run *r, pg_err *err)
     pg_data *val = o->validation ? o->validation : r->data;
     pg_status st = PG_OK;
     PG_TRY(pg__shapes_begin(r->t, &r->shapes, err));
-    PG_TRY(pg__feed_bind(r->t, r->data, PG__FOR_TRAINING, err));
-    PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG__FOR_TRAINING, err));
+    PG_TRY(pg__feed_bind(r->t, r->data, PG_FOR_TRAINING, err));
+    PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG_FOR_TRAINING, err));
     PG_TRY(pg__feed_fit_inputs(&r->train, r->t, err));
     if (!r->has_val)
         return pg__data_mention_unused(r->data, err);
     if (val != r->data)
-        PG_TRY(pg__feed_bind(r->t, val, PG__FOR_VALIDATION, err));
-    PG_TRY(pg__feed_open(&r->val, r->t, val, o->validation ? PG__FOR_VALIDATION : PG__FOR_TRAINING,
+        PG_TRY(pg__feed_bind(r->t, val, PG_FOR_VALIDATION, err));
+    PG_TRY(pg__feed_open(&r->val, r->t, val, o->validation ? PG_FOR_VALIDATION : PG_FOR_TRAINING,
                          err));
     PG_TRY(pg__feed_fit_inputs(&r->val, r->t, err));
     PG_TRY(pg__folder_same_classes(r->data, val, err));
@@ -58,9 +58,9 @@ static pg_status plan_course(run *r, pg_err *err)
                                        .steps = o->steps_per_epoch,
                                        .val_steps = o->validation_steps,
                                        .val_every = o->validation_freq,
-                                       .shuffling = !shuffled            ? PG__SHUFFLE_NONE
-                                                    : o->shuffle_batches ? PG__SHUFFLE_BATCHES
-                                                                         : PG__SHUFFLE_ROWS,
+                                       .shuffling = !shuffled            ? PG_SHUFFLE_NONE
+                                                    : o->shuffle_batches ? PG_SHUFFLE_BATCHES
+                                                                         : PG_SHUFFLE_ROWS,
                                        .seed = o->seed,
                                        .whole_only = pg__feed_is_fixed(r->t)};
     return pg__batch_order_new(&r->order, &opts, err);
@@ -166,7 +166,7 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(open_feeds(r, err));
     hold_data(r, 1);
     PG_TRY(size_batches(r, err));
-    PG_TRY(pg__feed_program(r->t, r->batch_size, PG__TRAINS, &p, err));
+    PG_TRY(pg__feed_program(r->t, r->batch_size, PG_TRAINS, &p, err));
     PG_TRY(pg__feed_fit(&r->train, p, err));
     PG_TRY(pg__feed_hint_scale(&r->train, r->data, err));
     if (r->opts->class_weight)
@@ -185,7 +185,7 @@ static pg_status prepare(run *r, pg_err *err)
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));
-    const pg__beside beside = {PG__PREFETCH_BATCHES, n_programs(r), copied(r)};
+    const pg__beside beside = {PG_PREFETCH_BATCHES, n_programs(r), copied(r)};
     PG_TRY(pg__memory_estimate_of(&r->forecast, r->t, r->batch_size, &beside, err));
 done:
     return st;
@@ -236,6 +236,6 @@ pg_status pg__fit_open(run *r, pg_err *err)
     t->report.spent = (pg__spent){0};
     t->loop.nan_found = 0;
     pg__profile_drop(t);
-    const pg_status st = r->opts->profile ? pg__profile_start(t, PG__TRAINS, err) : PG_OK;
+    const pg_status st = r->opts->profile ? pg__profile_start(t, PG_TRAINS, err) : PG_OK;
     return st == PG_OK ? prepare(r, err) : st;
 }

@@ -86,7 +86,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         const size_t at = pg__lanes_sync_bn(t) ? k : lane.worker;
         if (lane.n == 0 || lane.worker == PG_NO_WORKER)
             continue;
-        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        PG_TRY(pg__trainer_program(t, lane.n, PG_TRAINS, &p, err));
         const size_t together = pg__program_lanes(p);
         const int joined =
             together > 1 && t->loop.part_rows == 0 && pg__lanes_alike(lanes, n_lanes, k, together);

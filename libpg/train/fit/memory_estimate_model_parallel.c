@@ -71,7 +71,7 @@ static pg_status plan(needs *n, pg_trainer *t, uint64_t n_rows, size_t device, p
         const pg__program *p = NULL;
         if (lane.n == 0)
             continue;
-        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        PG_TRY(pg__trainer_program(t, lane.n, PG_TRAINS, &p, err));
         const uint64_t stage = device == 0 ? pg__upload_bytes(t, p, lane.n) : 0;
         const uint64_t arena = pg__program_arena_on(p, (uint32_t)device) + stage;
         const uint64_t scratch = pg__program_scratch_on(p, (uint32_t)device);

@@ -98,10 +98,10 @@ static words duration(double seconds)
 static const char *state_word(const pg__story *s)
 {
     switch (s->state) {
-    case PG__STORY_RUNS: return "running";
-    case PG__STORY_DONE: return "finished";
-    case PG__STORY_STOPPED: return "stopped before its last epoch";
-    case PG__STORY_BROKEN: return "ended before its last epoch";
+    case PG_STORY_RUNS: return "running";
+    case PG_STORY_DONE: return "finished";
+    case PG_STORY_STOPPED: return "stopped before its last epoch";
+    case PG_STORY_BROKEN: return "ended before its last epoch";
     }
     return "";
 }
@@ -179,10 +179,10 @@ static void put_head(pg_page *p, const pg__story *s)
     char style[4096];
     (void)snprintf(style, sizeof style, "%s%s", page_style, pg__chart_style);
     pg_page_begin(p, name && *name ? name : "training", "pgfit", style);
-    if (s->state == PG__STORY_RUNS) /* reloads the page */
+    if (s->state == PG_STORY_RUNS) /* reloads the page */
         pg_page_put(p, "<meta http-equiv=refresh content=30>\n");
     pg_page_putf(p, "<p class=m>training run \xC2\xB7 <b class=%s>%s</b> \xC2\xB7 libpg %s</p>\n",
-                 s->state == PG__STORY_BROKEN ? "w" : "g", state_word(s), pg_version());
+                 s->state == PG_STORY_BROKEN ? "w" : "g", state_word(s), pg_version());
 }
 
 /* ---- curves ---- */

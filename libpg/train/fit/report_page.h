@@ -6,10 +6,10 @@
 #include "train/fit/callback.h"
 
 typedef enum pg__story_state {
-    PG__STORY_RUNS,
-    PG__STORY_DONE,
-    PG__STORY_STOPPED, /* before the last epoch, by a callback */
-    PG__STORY_BROKEN
+    PG_STORY_RUNS,
+    PG_STORY_DONE,
+    PG_STORY_STOPPED, /* before the last epoch, by a callback */
+    PG_STORY_BROKEN
 } pg__story_state;
 
 typedef struct pg__story_event {

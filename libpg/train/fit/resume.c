@@ -121,13 +121,13 @@ static pg_status write_saving(void *ctx, pg_err *err)
     static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2", "slot3"};
     saving *s = ctx;
     saved_slot slots[PG_MAX_SLOTS];
-    pg__part parts[PG__RESUME_PARTS] = {
+    pg__part parts[PG_RESUME_PARTS] = {
         {.name = "settings", .data = s->settings.s, .n_bytes = s->settings.n},
         {.name = "facts", .data = s->facts.s, .n_bytes = s->facts.n},
         {.name = "state", .data = s->state.s, .n_bytes = s->state.n},
         {.name = "rows", .data = s->rows.s, .n_bytes = s->rows.n},
-        {.name = PG__RESUME_OUTPUT, .data = s->of->output, .n_bytes = PG__OUTPUT_BYTES},
-        {.name = PG__RESUME_OVER, .data = "1", .n_bytes = s->over ? 1 : 0},
+        {.name = PG_RESUME_OUTPUT, .data = s->of->output, .n_bytes = PG_OUTPUT_BYTES},
+        {.name = PG_RESUME_OVER, .data = "1", .n_bytes = s->over ? 1 : 0},
         {.name = "weights", .data = s->snapshot->params, .n_bytes = s->snapshot->n_bytes}};
     size_t n = 7;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
@@ -202,7 +202,7 @@ pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err)
     r->saved = pg__now();
     r->fit->keeps_state = 0;
     s->of = r;
-    s->over = when == PG__RESUME_AT_END;
+    s->over = when == PG_RESUME_AT_END;
     s->path = pg__mem_strdup(r->fit->resume_file);
     if (!s->path)
         PG_TRY(pg__nomem(err));
@@ -218,7 +218,7 @@ pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err)
     given.ctx = s;
     s = NULL;
     PG_TRY(pg__writer_give(r->fit->writer, &given, err));
-    if (when != PG__RESUME_BETWEEN)
+    if (when != PG_RESUME_BETWEEN)
         PG_TRY(pg__writer_wait(r->fit->writer, err));
 done:
     if (s)

@@ -13,7 +13,7 @@ typedef struct pg__resume {
     pg__str facts; /* "name\tvalue\n": what must be the same */
     void *run;
     void (*keep)(void *run, pg__archive *a); /* writes or reads the position of the run */
-    unsigned char output[PG__OUTPUT_BYTES];  /* the file that may be replaced */
+    unsigned char output[PG_OUTPUT_BYTES];   /* the file that may be replaced */
     double saved;                            /* time of the last save on pg__now()'s clock */
     int is_own;                              /* the file is this run's */
     uint32_t mark;                           /* checksum of what was restored */
@@ -28,9 +28,9 @@ pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err);
 void pg__resume_close(pg__resume *r);
 
 typedef enum pg__resume_when {
-    PG__RESUME_BETWEEN, /* two steps: the writer has it, nothing waits */
-    PG__RESUME_AT_STOP, /* returns with it on disk, or r->failed */
-    PG__RESUME_AT_END   /* the same, for a finished run */
+    PG_RESUME_BETWEEN, /* two steps: the writer has it, nothing waits */
+    PG_RESUME_AT_STOP, /* returns with it on disk, or r->failed */
+    PG_RESUME_AT_END   /* the same, for a finished run */
 } pg__resume_when;
 pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err);
 

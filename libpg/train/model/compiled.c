@@ -68,7 +68,7 @@ done:
 static pg_status add_rules(pg__str *out, const pg__optimizer *o, pg__era era, pg_err *err)
 {
     const int is_sgd = strcmp(o->name, "SGD") == 0, is_rms = strcmp(o->name, "RMSprop") == 0;
-    const int tensorflow = era >= PG__ERA_OLD, is_ftrl = strcmp(o->name, "Ftrl") == 0;
+    const int tensorflow = era >= PG_ERA_OLD, is_ftrl = strcmp(o->name, "Ftrl") == 0;
     pg_status st = PG_OK;
     if (is_sgd || (is_rms && tensorflow))
         PG_TRY(add_number(out, "momentum", o->momentum, err));
@@ -100,11 +100,11 @@ done:
 static pg_status add_rate(pg__str *out, const pg__optimizer *o, pg__era era, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!o->schedule || era < PG__ERA_OLD)
-        return add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", pg__optimizer_rate(o),
+    if (!o->schedule || era < PG_ERA_OLD)
+        return add_number(out, era == PG_ERA_2_2 ? "lr" : "learning_rate", pg__optimizer_rate(o),
                           err);
     PG_TRY(pg__str_puts(out, ", \"learning_rate\": ", err));
-    PG_TRY(pg__schedule_put(out, o->schedule, era != PG__ERA_OLD, err));
+    PG_TRY(pg__schedule_put(out, o->schedule, era != PG_ERA_OLD, err));
 done:
     return st;
 }
@@ -113,24 +113,24 @@ static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__opti
                                pg_err *err)
 {
     const pg__era era = pg__era_of(t);
-    const int later = era >= PG__ERA_NEW, nadam = strcmp(o->name, "Nadam") == 0;
+    const int later = era >= PG_ERA_NEW, nadam = strcmp(o->name, "Nadam") == 0;
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(out, err, "{\"class_name\": \"%s%s\", \"config\": {\"name\": \"%s\"",
-                          era == PG__ERA_NEW ? "Custom>" : "", o->name, o->name));
+                          era == PG_ERA_NEW ? "Custom>" : "", o->name, o->name));
     PG_TRY(add_rate(out, o, era, err));
-    if (!later && !(nadam && era < PG__ERA_OLD))
+    if (!later && !(nadam && era < PG_ERA_OLD))
         PG_TRY(add_number(out, "decay", nadam ? o->nadam_decay : o->decay, err));
     if (later && strcmp(o->name, "AdamW") == 0) /* it does not accept null */
         PG_TRY(add_number(out, "weight_decay", o->weight_decay, err));
     else if (later)
         PG_TRY(add_limit(out, "weight_decay", o->weight_decay, 1, err));
     PG_TRY(add_limit(out, "clipnorm", o->clipnorm, later, err));
-    if (era >= PG__ERA_OLD)
+    if (era >= PG_ERA_OLD)
         PG_TRY(add_limit(out, "global_clipnorm", o->global_clipnorm, later, err));
     PG_TRY(add_limit(out, "clipvalue", o->clipvalue, later, err));
     if (later)
         PG_TRY(add_average(out, o, err));
-    if (era == PG__ERA_NEW)
+    if (era == PG_ERA_NEW)
         PG_TRY(pg__str_puts(out, ", \"jit_compile\": false, \"is_legacy_optimizer\": false", err));
     PG_TRY(add_rules(out, o, era, err));
     PG_TRY(pg__str_puts(out, "}}", err));
@@ -147,21 +147,21 @@ static const char *const loss_names[] = {
 /* Keras' name of a loss; standalone Keras had longer ones for two. */
 static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
 {
-    const int early = pg__era_of(t) <= PG__ERA_2_3;
-    if (early && kind == PG__LOSS_kl_divergence)
+    const int early = pg__era_of(t) <= PG_ERA_2_3;
+    if (early && kind == PG_LOSS_kl_divergence)
         return "kullback_leibler_divergence";
-    if (early && kind == PG__LOSS_cosine_similarity)
+    if (early && kind == PG_LOSS_cosine_similarity)
         return "cosine_proximity";
-    return kind == PG__LOSS_log_cosh && !t->net.rules->keras3 ? "logcosh" : loss_names[kind];
+    return kind == PG_LOSS_log_cosh && !t->net.rules->keras3 ? "logcosh" : loss_names[kind];
 }
 
 /* A loss with parameters is an object of its class. */
 static pg_status add_loss(pg__str *out, const pg_trainer *t, const pg__loss_attrs *l, pg_err *err)
 {
-    const int later = pg__era_of(t) >= PG__ERA_NEW;
+    const int later = pg__era_of(t) >= PG_ERA_NEW;
     char room[64];
     pg_status st = PG_OK;
-    if (pg__loss_is_plain(l) || l->kind == PG__LOSS_jaccard_distance)
+    if (pg__loss_is_plain(l) || l->kind == PG_LOSS_jaccard_distance)
         return pg__str_printf(out, err, "\"%s\"", loss_name(t, l->kind));
     PG_TRY(pg__str_printf(out, err, "{%s\"class_name\": \"%s\", \"config\": {\"name\": \"%s\"",
                           later ? "\"module\": \"keras.losses\", " : "",
@@ -258,7 +258,7 @@ done:
 static pg_status add_metric(pg__str *out, const pg_trainer *t, const char *text, const char *name,
                             size_t n, size_t output, pg_err *err)
 {
-    const int later = pg__era_of(t) >= PG__ERA_NEW;
+    const int later = pg__era_of(t) >= PG_ERA_NEW;
     pg__metric m = {0};
     pg__str own = {0};
     size_t number = 0;
@@ -345,7 +345,7 @@ pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiz
                : add_metrics(out, t, t->compiled.weighted_metric_text, err));
     PG_TRY(pg__str_puts(out, ", \"loss_weights\": ", err));
     PG_TRY(add_loss_weights(out, t, err));
-    if (pg__era_of(t) <= PG__ERA_2_3)
+    if (pg__era_of(t) <= PG_ERA_2_3)
         PG_TRY(pg__str_puts(out, ", \"sample_weight_mode\": null", err));
     PG_TRY(pg__str_puts(out, ", \"optimizer_config\": ", err));
     PG_TRY(add_optimizer(out, t, o, err));

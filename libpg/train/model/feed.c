@@ -60,14 +60,14 @@ static pg_status find_arrays(pg__feed *f, pg__feed_use use, pg_err *err)
     const pg_trainer *t = f->t;
     const pg_data *d = f->data;
     const int is_val =
-        use == PG__FOR_VALIDATION && !pg__data_is_chosen(d) && pg__data_find(d, "xval0");
+        use == PG_FOR_VALIDATION && !pg__data_is_chosen(d) && pg__data_find(d, "xval0");
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->net.n_inputs; k++) {
         PG_TRY(need_array(&f->inputs[k], d, "x", k, t->net.n_inputs, t->net.input_names[k], is_val,
                           err));
         PG_TRY(check_rows(f, f->inputs[k].array, err));
     }
-    for (size_t k = 0; use != PG__FOR_PREDICTION && k < t->net.n_outputs; k++) {
+    for (size_t k = 0; use != PG_FOR_PREDICTION && k < t->net.n_outputs; k++) {
         if (!t->compiled.objectives[k].has_loss)
             continue;
         PG_TRY(need_array(&f->targets[k], d, "y", k, t->net.n_outputs, t->net.output_names[k],
@@ -99,7 +99,7 @@ pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg
                            .input_names = t->net.input_names,
                            .output_names = t->net.output_names,
                            .input_dims = t->net.input_dims,
-                           .targeted = use == PG__FOR_PREDICTION ? NULL : targeted};
+                           .targeted = use == PG_FOR_PREDICTION ? NULL : targeted};
     const pg_status st = pg__data_bind(data, &ends, err);
     pg__mem_free(targeted);
     return st;
@@ -286,7 +286,7 @@ static int integer_range(const pg__array *a, int32_t range[2])
     for (uint64_t i = 0; i < n; i++)
         rows[i] = i;
     const int ok =
-        v && n_elems > 0 && pg__array_read(a, rows, (size_t)n, PG__AS_I32, v, NULL, NULL) == PG_OK;
+        v && n_elems > 0 && pg__array_read(a, rows, (size_t)n, PG_AS_I32, v, NULL, NULL) == PG_OK;
     range[0] = INT32_MAX, range[1] = INT32_MIN;
     for (uint64_t i = 0; ok && i < n_elems; i++) {
         range[0] = v[i] < range[0] ? v[i] : range[0];
@@ -306,14 +306,14 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
     const uint64_t classes = prediction->d[prediction->rank - 1];
     const int bare = have->rank > 1 && have->d[have->rank - 1] == 1;
     int32_t range[2];
-    if (loss == PG__LOSS_categorical_crossentropy && have->rank + !bare == prediction->rank &&
+    if (loss == PG_LOSS_categorical_crossentropy && have->rank + !bare == prediction->rank &&
         integer_range(a, range)) {
         (void)pg_fail(err, PG_E_MISMATCH,
                       "targets are integer classes (%d\xE2\x80\x93%d) but categorical_crossentropy "
                       "expects one-hot rows",
                       range[0], range[1]);
         pg_err_set(err, "loss", "sparse_categorical_crossentropy");
-    } else if (loss == PG__LOSS_sparse_categorical_crossentropy && have->rank == prediction->rank &&
+    } else if (loss == PG_LOSS_sparse_categorical_crossentropy && have->rank == prediction->rank &&
                have->d[have->rank - 1] == classes) {
         (void)pg_fail(err, PG_E_MISMATCH,
                       "targets are rows of %s numbers (one-hot) but "
@@ -326,7 +326,7 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
         (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, output \"%s\" is compared with %s%s",
                       a->path, PG_SHOW(a->key), pg__dims_spoken(have).s,
                       PG_SHOW(f->targets[k].layer), PG_SHAPE(&any),
-                      want->elem == PG__INT ? " classes" : "");
+                      want->elem == PG_ELEM_INT ? " classes" : "");
     }
     return PG_E_MISMATCH;
 }
@@ -335,10 +335,11 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
 static int target_fits(const pg__array *a, const pg__value *want)
 {
     pg__dims have = a->dims;
-    if (want->elem == PG__INT && have.rank == want->shape.rank + 1 && have.d[have.rank - 1] == 1)
+    if (want->elem == PG_ELEM_INT && have.rank == want->shape.rank + 1 &&
+        have.d[have.rank - 1] == 1)
         have.rank--;
     have.d[0] = want->shape.d[0];
-    if (want->elem == PG__REAL && have.rank + 1 == want->shape.rank &&
+    if (want->elem == PG_ELEM_REAL && have.rank + 1 == want->shape.rank &&
         want->shape.d[want->shape.rank - 1] == 1)
         have.d[have.rank++] = 1;
     return pg__dims_equal(&have, &want->shape);
@@ -346,9 +347,9 @@ static int target_fits(const pg__array *a, const pg__value *want)
 
 static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
 {
-    if (elem == PG__INT)
-        return PG__AS_I32;
-    return t->devs.backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
+    if (elem == PG_ELEM_INT)
+        return PG_AS_I32;
+    return t->devs.backend->real_bytes == sizeof(double) ? PG_AS_F64 : PG_AS_F32;
 }
 
 /* A different number of picture classes would otherwise train silently. */
@@ -379,19 +380,19 @@ static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err 
     pg__slot *target = &f->targets[k], *weights = &f->weights[k];
     target->cast = cast_of(f->t, want->elem);
     target->row_elems = pg__dims_elems(&want->shape) / n;
-    target->below = want->elem == PG__INT ? prediction->d[prediction->rank - 1] : 0;
+    target->below = want->elem == PG_ELEM_INT ? prediction->d[prediction->rank - 1] : 0;
     if (f->t->compiled.objectives[k].loss.ignores)
         target->ignored = &f->t->compiled.objectives[k].loss.ignored;
     if (target->array->is_class && check_classes(f, target, prediction, err) != PG_OK)
         return PG_E_MISMATCH;
-    if (target->array->is_class && want->elem == PG__REAL && want->shape.rank == 2 &&
+    if (target->array->is_class && want->elem == PG_ELEM_REAL && want->shape.rank == 2 &&
         want->shape.d[1] > 1) {
         target->one_hot = 1;
         target->below = want->shape.d[1];
     } else if (!target_fits(target->array, want)) {
         return wrong_target(f, k, want, prediction, err);
     }
-    weights->cast = cast_of(f->t, PG__REAL);
+    weights->cast = cast_of(f->t, PG_ELEM_REAL);
     weights->row_elems = losses;
     if (weights->array) {
         const uint64_t given = pg__array_row_elems(weights->array);
@@ -427,12 +428,12 @@ static void limit_ids(pg__feed *f, const pg__lowered *m)
     const pg__tape *t = &m->tape;
     for (uint32_t i = 0; i < t->n_insts; i++) {
         const pg__inst *in = &t->insts[i];
-        if (in->op != pg__op_of(PG__OP_embedding))
+        if (in->op != pg__op_of(PG_OP_embedding))
             continue;
         pg__val v = pg__in(t, in, 0);
-        while (t->values[v].alias != PG__NO_VAL)
+        while (t->values[v].alias != PG_NO_VAL)
             v = t->values[v].alias;
-        if (t->values[v].role != PG__INPUT || t->values[v].elem != PG__INT)
+        if (t->values[v].role != PG_INPUT || t->values[v].elem != PG_ELEM_INT)
             continue;
         pg__slot *s = &f->inputs[t->values[v].slot];
         const uint64_t n = t->values[pg__in(t, in, 1)].shape.d[0];
@@ -459,7 +460,7 @@ static pg_status look_through(const pg__feed *f, const pg__slot *s, pg_err *err)
         const uint64_t n = f->n_rows - at < AT_ONCE ? f->n_rows - at : AT_ONCE;
         for (uint64_t i = 0; i < n; i++)
             rows[i] = f->first + at + i;
-        PG_TRY(pg__array_read(s->array, rows, (size_t)n, PG__AS_I32, v, NULL, err));
+        PG_TRY(pg__array_read(s->array, rows, (size_t)n, PG_AS_I32, v, NULL, err));
         PG_TRY(pg__slot_check(s, v, rows, (size_t)n, err));
     }
 done:

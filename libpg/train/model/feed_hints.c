@@ -30,7 +30,7 @@ static pg_status exceeds_one(int *out, const pg__array *a, pg_err *err)
         return pg__nomem(err);
     for (uint64_t i = 0; i < n; i++)
         rows[i] = i;
-    PG_TRY(pg__array_read(a, rows, (size_t)n, PG__AS_I32, v, NULL, err));
+    PG_TRY(pg__array_read(a, rows, (size_t)n, PG_AS_I32, v, NULL, err));
     for (size_t i = 0; i < n_elems; i++)
         *out |= v[i] > 1;
 done:
@@ -44,7 +44,7 @@ pg_status pg__feed_hint_scale(const pg__feed *f, pg_data *data, pg_err *err)
     for (size_t k = 0; k < f->t->net.n_inputs && !scales(f->t); k++) {
         const pg__slot *s = &f->inputs[k];
         int to_255 = s->array->names_files; /* pictures */
-        if (s->cast == PG__AS_I32 || s->array->dims.rank < 3 ||
+        if (s->cast == PG_AS_I32 || s->array->dims.rank < 3 ||
             (s->array->dtype != PG_U8 && !to_255))
             continue;
         if (!to_255)

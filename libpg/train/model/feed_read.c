@@ -68,14 +68,14 @@ void pg__batch_free(pg__batch *b, const pg_trainer *t)
 
 static double get(const pg__slot *s, const void *v, uint64_t i)
 {
-    return s->cast == PG__AS_F64   ? ((const double *)v)[i]
-           : s->cast == PG__AS_F32 ? (double)((const float *)v)[i]
-                                   : (double)((const int32_t *)v)[i];
+    return s->cast == PG_AS_F64   ? ((const double *)v)[i]
+           : s->cast == PG_AS_F32 ? (double)((const float *)v)[i]
+                                  : (double)((const int32_t *)v)[i];
 }
 
 static void set(const pg__slot *s, void *v, uint64_t i, double to)
 {
-    if (s->cast == PG__AS_F64)
+    if (s->cast == PG_AS_F64)
         ((double *)v)[i] = to;
     else
         ((float *)v)[i] = (float)to;
@@ -95,7 +95,7 @@ static int all_numbers(const float *v, uint64_t n)
 static pg_status find_nan(const pg__slot *s, const void *v, const uint64_t *rows, size_t n,
                           pg_err *err)
 {
-    if (s->cast == PG__AS_I32 || (s->cast == PG__AS_F32 && all_numbers(v, n * s->row_elems)))
+    if (s->cast == PG_AS_I32 || (s->cast == PG_AS_F32 && all_numbers(v, n * s->row_elems)))
         return PG_OK;
     for (uint64_t i = 0; i < n * s->row_elems; i++)
         if (isnan(get(s, v, i)))
@@ -112,7 +112,7 @@ static pg_status read_one_hot(const pg__slot *s, const uint64_t *rows, size_t n,
     pg_status st = PG_OK;
     if (!classes)
         return pg__nomem(err);
-    PG_TRY(pg__array_read(s->array, rows, n, PG__AS_I32, classes, stop, err));
+    PG_TRY(pg__array_read(s->array, rows, n, PG_AS_I32, classes, stop, err));
     PG_TRY(pg__slot_check(s, classes, rows, n, err));
     memset(out, 0, n * (size_t)s->row_elems * pg__cast_bytes(s->cast));
     for (size_t i = 0; i < n; i++)
@@ -129,7 +129,7 @@ static pg_status read_slot(const pg__slot *s, const uint64_t *rows, size_t n, vo
     if (s->one_hot)
         return read_one_hot(s, rows, n, out, stop, err);
     PG_TRY(pg__array_read(s->array, rows, n, s->cast, out, stop, err));
-    if (s->cast == PG__AS_I32 && s->below > 0)
+    if (s->cast == PG_AS_I32 && s->below > 0)
         PG_TRY(pg__slot_check(s, out, rows, n, err));
     PG_TRY(find_nan(s, out, rows, n, err));
 done:

@@ -66,11 +66,11 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
     PG_TRY(pg__metric_of(&m, name, len, t->net.rules, err));
     m.output = k;
     m.weighted = weighted;
-    if (v < model->cap_origins && model->origins[v].squash != PG__NOT_SQUASHED &&
+    if (v < model->cap_origins && model->origins[v].squash != PG_NOT_SQUASHED &&
         t->net.rules->logit_shortcut) /* Keras compares probabilities */
         m.loss.logits = 0;
-    PG_TRY(pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->net.rules,
-                           err));
+    PG_TRY(pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG_ELEM_INT,
+                           t->net.rules, err));
     m.on_logits = (pg__metric_losses(&m) & pg__program_on_logits(p, k)) != 0;
     m.loss.logits |= m.on_logits;
     PG_TRY(name_apart(t, &m, err));

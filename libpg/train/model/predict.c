@@ -47,13 +47,13 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     PG_TRY(pg__feed_batch_size(t, p->opts->batch_size, &p->batch_size, err));
     if (p->opts->steps == 0)
         PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps", err));
-    if (kind == PG__PREDICTS && p->opts->steps == 0 && !pg__feed_is_fixed(t))
+    if (kind == PG_PREDICTS && p->opts->steps == 0 && !pg__feed_is_fixed(t))
         p->batch_size = suitable(t, p->batch_size);
     if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
         p->batch_size = (size_t)p->feed.n_rows;
     PG_TRY(pg__feed_program(t, p->batch_size, kind, &p->program, err));
     PG_TRY(pg__feed_fit(&p->feed, p->program, err));
-    if (kind == PG__TESTS)
+    if (kind == PG_TESTS)
         PG_TRY(pg__metrics_resolve(t, p->program, err));
     PG_TRY(pg__totals_alloc(t, &p->totals, err));
     const pg__batch_order_opts order = {.n_val = p->feed.n_rows,
@@ -152,13 +152,13 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         n_losses += (size_t)t->compiled.objectives[k].has_loss;
     if (n_losses == 0)
         PG_FAIL(PG_E_ARG, "no loss given");
-    PG_TRY(begin_pass(&p, data, PG__FOR_EVALUATION, PG__TESTS, err));
+    PG_TRY(begin_pass(&p, data, PG_FOR_EVALUATION, PG_TESTS, err));
     PG_TRY(pg__logs_open(&logs, t, 0, err));
     for (;;) {
         PG_TRY(next_batch(&p, &batch, err));
         if (!batch)
             break;
-        PG_TRY(make_step(&p, batch, PG__TESTS, NULL, err));
+        PG_TRY(make_step(&p, batch, PG_TESTS, NULL, err));
     }
     pg__logs_fill(t, logs.values, &p.totals);
     pg__logs_close(&t->loop.evaluated);
@@ -197,7 +197,7 @@ static pg_status describe(outputs *o, const pass *p, uint64_t n_rows, pg_err *er
         row.d[0] = 1;
         *w = (pg_weight){.name = t->net.output_names[k],
                          .layer = k,
-                         .dtype = v->elem == PG__INT                 ? PG_I32
+                         .dtype = v->elem == PG_ELEM_INT             ? PG_I32
                                   : t->devs.backend->real_bytes == 8 ? PG_F64
                                                                      : PG_F32,
                          .rank = v->shape.rank};
@@ -239,7 +239,7 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
     const int is_first = pg__rank_of(t->ranks) == 0;
     uint64_t first = 0;
     pg_status st = PG_OK;
-    PG_TRY(begin_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
+    PG_TRY(begin_pass(&p, data, PG_FOR_PREDICTION, PG_PREDICTS, err));
     PG_TRY(describe(&o, &p, rows_of_pass(&p), err));
     if (to->begin && is_first)
         PG_TRY(to->begin(to->user, o.what, o.n, err));
@@ -247,7 +247,7 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         PG_TRY(next_batch(&p, &batch, err));
         if (!batch)
             break;
-        PG_TRY(make_step(&p, batch, PG__PREDICTS, o.rows, err));
+        PG_TRY(make_step(&p, batch, PG_PREDICTS, o.rows, err));
         for (size_t k = 0; k < o.n; k++) {
             PG_TRY(pg__ranks_rows(t, batch, o.rows[k], o.row_bytes[k], err));
             if (is_first)

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-#define N_BUFFERS PG__PREFETCH_BATCHES
+#define N_BUFFERS PG_PREFETCH_BATCHES
 
 typedef struct buffer {
     pg__batch batch;

@@ -5,7 +5,7 @@
 #include "train/data/data.h"
 #include "train/model/feed.h"
 
-#define PG__PREFETCH_BATCHES 3 /* in memory */
+#define PG_PREFETCH_BATCHES 3 /* in memory */
 
 typedef struct pg__prefetch pg__prefetch;
 

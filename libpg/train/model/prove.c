@@ -76,14 +76,14 @@ static pg_status prove_entry(void *ctx, const pg__state_entry *e, pg_store *file
 {
     const proving *p = ctx;
     const pg__optimizer *o = &p->s->optimizer;
-    const double want = e->kind == PG__STATE_STEPS  ? (double)o->iterations
-                        : e->kind == PG__STATE_RATE ? (double)(float)o->lr
-                                                    : (double)(float)o->nadam_product;
+    const double want = e->kind == PG_STATE_STEPS  ? (double)o->iterations
+                        : e->kind == PG_STATE_RATE ? (double)(float)o->lr
+                                                   : (double)(float)o->nadam_product;
     double got = 0;
     pg_status st = PG_OK;
-    if (e->kind == PG__STATE_SLOT)
+    if (e->kind == PG_STATE_SLOT)
         return compare(p->s, e->slot, e->param, file, i, err);
-    if (e->kind > PG__STATE_SLOT)
+    if (e->kind > PG_STATE_SLOT)
         return PG_OK;
     PG_TRY(pg__state_number(&got, file, i, err));
     if (memcmp(&got, &want, sizeof got) != 0)

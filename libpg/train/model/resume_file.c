@@ -80,7 +80,7 @@ static int is_over(const char *path)
 {
     pg__resume_file f = {.io = NULL};
     const int over = pg__resume_file_open(&f, path, NULL) == PG_OK &&
-                     pg__resume_file_bytes(&f, PG__RESUME_OVER) > 0;
+                     pg__resume_file_bytes(&f, PG_RESUME_OVER) > 0;
     pg__resume_file_close(&f);
     return over;
 }
@@ -181,7 +181,7 @@ done:
 pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err)
 {
     const pg__sink_opts opts = {.force = 1};
-    uint32_t crcs[PG__RESUME_PARTS];
+    uint32_t crcs[PG_RESUME_PARTS];
     pg__sink *sink = NULL;
     pg__str head = {0};
     uint64_t off = HEAD + n * ENTRY + 4;
@@ -220,7 +220,7 @@ static pg_status read_entry(pg__resume_file *f, const unsigned char *raw, uint64
 
 static pg_status read_head(pg__resume_file *f, pg_err *err)
 {
-    unsigned char raw[HEAD + PG__RESUME_PARTS * ENTRY + 4];
+    unsigned char raw[HEAD + PG_RESUME_PARTS * ENTRY + 4];
     const uint64_t size = pg__io_size(f->io);
     size_t n, n_head;
     pg_status st = PG_OK;
@@ -233,7 +233,7 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this libpg reads version 1",
                 (unsigned)pg__le32(raw + 8));
     n = pg__le32(raw + 12);
-    if (n > PG__RESUME_PARTS)
+    if (n > PG_RESUME_PARTS)
         PG_FAIL(PG_E_FORMAT, "%zu parts", n);
     if (pg__le64(raw + 16) != size)
         PG_FAIL(PG_E_FORMAT, "%s bytes long, %s are missing or too many", PG_NUM(size),
@@ -267,7 +267,7 @@ static pg_status check_parts(const pg__resume_file *f, pg_err *err)
             crc = pg__crc32(crc, buf, n);
             at += n;
         }
-        if (crc != f->parts[i].crc && strcmp(f->parts[i].name, PG__RESUME_OUTPUT) != 0)
+        if (crc != f->parts[i].crc && strcmp(f->parts[i].name, PG_RESUME_OUTPUT) != 0)
             PG_FAIL(PG_E_FORMAT, "its part %s is damaged", PG_SHOW(f->parts[i].name));
     }
 done:

@@ -13,9 +13,9 @@
 
 #include "io/io.h"
 
-#define PG__RESUME_PARTS  16       /* at most */
-#define PG__RESUME_OVER   "over"   /* present if the run was completed */
-#define PG__RESUME_OUTPUT "output" /* changed in place; its reader checks it */
+#define PG_RESUME_PARTS  16       /* at most */
+#define PG_RESUME_OVER   "over"   /* present if the run was completed */
+#define PG_RESUME_OUTPUT "output" /* changed in place; its reader checks it */
 
 typedef struct pg__part {
     char name[16];
@@ -41,7 +41,7 @@ typedef struct pg__resume_file {
         char name[17];
         uint64_t off, n_bytes;
         uint32_t crc;
-    } parts[PG__RESUME_PARTS];
+    } parts[PG_RESUME_PARTS];
     size_t n_parts;
 } pg__resume_file;
 

@@ -30,10 +30,10 @@ static int look(const char *path, struct stat *sb)
     return there;
 }
 
-void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path)
+void pg__output_mark(unsigned char out[PG_OUTPUT_BYTES], const char *path)
 {
     struct stat sb;
-    memset(out, 0, PG__OUTPUT_BYTES);
+    memset(out, 0, PG_OUTPUT_BYTES);
     if (!path || !look(path, &sb))
         return;
     pg__put_le(out, (uint64_t)sb.st_size, 8);
@@ -45,14 +45,14 @@ void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path)
 
 int pg_resume_owns(const char *resume_file, const char *output)
 {
-    unsigned char now[PG__OUTPUT_BYTES], kept[PG__OUTPUT_BYTES];
+    unsigned char now[PG_OUTPUT_BYTES], kept[PG_OUTPUT_BYTES];
     uint64_t off, n;
     struct stat sb;
     if (!look(output, &sb))
         return 1;
     const int fd = open(resume_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const int found =
-        fd >= 0 && pg__resume_file_find(resume_file, PG__RESUME_OUTPUT, &off, &n) == PG_OK &&
+        fd >= 0 && pg__resume_file_find(resume_file, PG_RESUME_OUTPUT, &off, &n) == PG_OK &&
         n == sizeof kept && pread(fd, kept, sizeof kept, (off_t)off) == (ssize_t)sizeof kept;
     if (fd >= 0)
         close(fd);
@@ -63,9 +63,9 @@ int pg_resume_owns(const char *resume_file, const char *output)
 /* If this fails, the file counts as not the run's own, which is safe. */
 void pg__resume_wrote(const char *resume_file, const char *output)
 {
-    unsigned char mark[PG__OUTPUT_BYTES];
+    unsigned char mark[PG_OUTPUT_BYTES];
     uint64_t off, n;
-    if (pg__resume_file_find(resume_file, PG__RESUME_OUTPUT, &off, &n) != PG_OK || n != sizeof mark)
+    if (pg__resume_file_find(resume_file, PG_RESUME_OUTPUT, &off, &n) != PG_OK || n != sizeof mark)
         return;
     const int fd = open(resume_file, O_WRONLY | O_CLOEXEC);
     if (fd < 0)

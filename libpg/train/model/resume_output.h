@@ -2,10 +2,10 @@
 #ifndef PG_TRAIN_MODEL_RESUME_OUTPUT_H
 #define PG_TRAIN_MODEL_RESUME_OUTPUT_H
 
-#define PG__OUTPUT_BYTES 40
+#define PG_OUTPUT_BYTES 40
 
 /* Identifies the file that is there now, if any; path may be NULL. */
-void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path);
+void pg__output_mark(unsigned char out[PG_OUTPUT_BYTES], const char *path);
 /* Records that the trained model was written there, after the run's last state. */
 void pg__resume_wrote(const char *resume_file, const char *output);
 

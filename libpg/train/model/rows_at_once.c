@@ -14,7 +14,7 @@
 static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
 {
     uint64_t n = t->devs.backend->real_bytes;
-    if (v == PG__NO_VAL)
+    if (v == PG_NO_VAL)
         return 0;
     const pg__dims *d = &t->net.built_params.tape.values[v].shape;
     if (d->rank == 0 || d->d[0] != PG_DIM_ANY)

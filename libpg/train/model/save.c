@@ -151,12 +151,12 @@ static piece piece_of(const shown *s, const pg__state_entry *e)
     const pg__optimizer *o = optimizer_of(s);
     piece p = {.kind = NUMBER};
     switch (e->kind) {
-    case PG__STATE_STEPS: p.number.i64 = (int64_t)o->iterations; break;
-    case PG__STATE_RATE: p.number.f32 = (float)o->lr; break;
-    case PG__STATE_PRODUCT: p.number.f32 = (float)o->nadam_product; break;
-    case PG__STATE_SLOT: p = (piece){.kind = SLOT, .slot = e->slot, .param = e->param}; break;
-    case PG__STATE_ZEROS:
-    case PG__STATE_ZERO: p.kind = ZEROS; break;
+    case PG_STATE_STEPS: p.number.i64 = (int64_t)o->iterations; break;
+    case PG_STATE_RATE: p.number.f32 = (float)o->lr; break;
+    case PG_STATE_PRODUCT: p.number.f32 = (float)o->nadam_product; break;
+    case PG_STATE_SLOT: p = (piece){.kind = SLOT, .slot = e->slot, .param = e->param}; break;
+    case PG_STATE_ZEROS:
+    case PG_STATE_ZERO: p.kind = ZEROS; break;
     }
     return p;
 }
@@ -184,11 +184,11 @@ static pg_status show_state(pg_store *store, shown *s, pg_err *err)
         const pg__state_entry *e = &l.v[i];
         const pg__dims *shape = &t->net.built_params.params[e->param].shape;
         const piece p = piece_of(s, e);
-        pg__tensor_desc d = {.dtype = e->kind == PG__STATE_STEPS ? PG_I64 : PG_F32};
-        if (e->kind == PG__STATE_ZERO) {
+        pg__tensor_desc d = {.dtype = e->kind == PG_STATE_STEPS ? PG_I64 : PG_F32};
+        if (e->kind == PG_STATE_ZERO) {
             d.rank = 1;
             d.dims = one;
-        } else if (e->kind >= PG__STATE_SLOT) {
+        } else if (e->kind >= PG_STATE_SLOT) {
             d.rank = shape->rank;
             d.dims = shape->d;
         }

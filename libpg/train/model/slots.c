@@ -34,12 +34,12 @@ static int is(const pg_trainer *t, const char *name)
 pg__era pg__era_of(const pg_trainer *t)
 {
     if (t->net.rules->keras3)
-        return PG__ERA_THREE;
+        return PG_ERA_THREE;
     if (!t->compiled.optimizer.legacy)
-        return PG__ERA_NEW;
+        return PG_ERA_NEW;
     if (!t->net.rules->clip_all_together) /* not in standalone Keras */
-        return PG__ERA_OLD;
-    return t->net.rules->bce_adds_epsilon ? PG__ERA_2_3 : PG__ERA_2_2;
+        return PG_ERA_OLD;
+    return t->net.rules->bce_adds_epsilon ? PG_ERA_2_3 : PG_ERA_2_2;
 }
 
 static pg_status add(pg__state_list *l, pg__state_kind kind, size_t slot, size_t param, pg_err *err)
@@ -73,7 +73,7 @@ static pg_status add_pairs(pg__state_list *l, const pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->vars.n_params; i++)
         for (size_t slot = 0; slot < 2 && t->vars.trained[t->vars.order[i]]; slot++)
-            PG_TRY(add(l, PG__STATE_SLOT, slot, t->vars.order[i], err));
+            PG_TRY(add(l, PG_STATE_SLOT, slot, t->vars.order[i], err));
 done:
     return st;
 }
@@ -82,12 +82,12 @@ static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, 
                            pg_err *err)
 {
     const int uncounted =
-        era == PG__ERA_2_2 && (is(t, "RMSprop") || is(t, "Adagrad") || is(t, "Adadelta"));
+        era == PG_ERA_2_2 && (is(t, "RMSprop") || is(t, "Adagrad") || is(t, "Adadelta"));
     pg_status st = PG_OK;
     if (!uncounted)
-        PG_TRY(add(l, PG__STATE_STEPS, 0, 0, err));
-    if (era == PG__ERA_THREE && rate)
-        PG_TRY(add(l, PG__STATE_RATE, 0, 0, err));
+        PG_TRY(add(l, PG_STATE_STEPS, 0, 0, err));
+    if (era == PG_ERA_THREE && rate)
+        PG_TRY(add(l, PG_STATE_RATE, 0, 0, err));
 done:
     return st;
 }
@@ -97,27 +97,27 @@ pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era er
 {
     const pg__optimizer *o = &t->compiled.optimizer;
     const size_t n_slots = pg__optimizer_of(pg__optimizer_kind_of(o))->n_slots;
-    const int later = era == PG__ERA_NEW || era == PG__ERA_THREE;
+    const int later = era == PG_ERA_NEW || era == PG_ERA_THREE;
     const int by_param = is(t, "Ftrl") || (later && !is(t, "RMSprop") && n_slots >= 2);
     const int zeros = (strcmp(t->net.rules->name, "2.0") != 0) == as_written;
     pg_status st = PG_OK;
     PG_TRY(add_first(out, t, era, (o->schedule == NULL) == as_written, err));
     if (o->use_ema)
-        PG_TRY(add_all(out, t, PG__STATE_SLOT, PG_SLOT_AVERAGE, err));
-    if (is(t, "Nadam") && era != PG__ERA_2_2 && era != PG__ERA_NEW)
-        PG_TRY(add(out, PG__STATE_PRODUCT, 0, 0, err));
+        PG_TRY(add_all(out, t, PG_STATE_SLOT, PG_SLOT_AVERAGE, err));
+    if (is(t, "Nadam") && era != PG_ERA_2_2 && era != PG_ERA_NEW)
+        PG_TRY(add(out, PG_STATE_PRODUCT, 0, 0, err));
     if (is(t, "SGD") && n_slots == 0) { /* stored but never used */
-        if (era != PG__ERA_OLD && era != PG__ERA_THREE)
-            PG_TRY(add_all(out, t, PG__STATE_ZEROS, 0, err));
+        if (era != PG_ERA_OLD && era != PG_ERA_THREE)
+            PG_TRY(add_all(out, t, PG_STATE_ZEROS, 0, err));
         goto done;
     }
     if (by_param)
         PG_TRY(add_pairs(out, t, err));
     for (size_t slot = by_param ? 2 : 0; slot < n_slots; slot++)
         if (pg__optimizer_uses_slot(o, slot))
-            PG_TRY(add_all(out, t, PG__STATE_SLOT, slot, err));
-    if (zeros && is(t, "Adam") && !o->amsgrad && era <= PG__ERA_2_3)
-        PG_TRY(add_all(out, t, PG__STATE_ZERO, 2, err));
+            PG_TRY(add_all(out, t, PG_STATE_SLOT, slot, err));
+    if (zeros && is(t, "Adam") && !o->amsgrad && era <= PG_ERA_2_3)
+        PG_TRY(add_all(out, t, PG_STATE_ZERO, 2, err));
 done:
     return st;
 }
@@ -140,9 +140,9 @@ static const char *slot_word(const pg_trainer *t, pg__era era, size_t slot)
     const int moments = is(t, "Adam") || is(t, "AdamW") || is(t, "Adamax") || is(t, "Nadam");
     if (slot == PG_SLOT_AVERAGE)
         return "average";
-    if (era == PG__ERA_THREE && is(t, "Lion"))
+    if (era == PG_ERA_THREE && is(t, "Lion"))
         return "momentum";
-    if (era == PG__ERA_THREE && moments)
+    if (era == PG_ERA_THREE && moments)
         return three[slot];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(t, words[i][0]))
@@ -154,27 +154,27 @@ static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg_
                              pg_err *err)
 {
     const char *name = t->compiled.optimizer.name;
-    if (kind == PG__STATE_RATE)
+    if (kind == PG_STATE_RATE)
         return pg__str_printf(out, err, "%s/learning_rate", name);
-    if (kind == PG__STATE_PRODUCT)
-        return pg__str_printf(out, err, era == PG__ERA_THREE ? "%s/product" : "%s/product:0", name);
-    if (era == PG__ERA_NEW)
+    if (kind == PG_STATE_PRODUCT)
+        return pg__str_printf(out, err, era == PG_ERA_THREE ? "%s/product" : "%s/product:0", name);
+    if (era == PG_ERA_NEW)
         return pg__str_puts(out, "iteration:0", err);
-    return pg__str_printf(out, err, era == PG__ERA_THREE ? "%s/iteration" : "%s/iter:0", name);
+    return pg__str_printf(out, err, era == PG_ERA_THREE ? "%s/iteration" : "%s/iter:0", name);
 }
 
 pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
                          pg_err *err)
 {
     const char *name = t->compiled.optimizer.name, *weight = "", *word = slot_word(t, era, e->slot);
-    if (e->kind < PG__STATE_SLOT)
+    if (e->kind < PG_STATE_SLOT)
         return scalar_name(out, t, era, e->kind, err);
     for (size_t i = 0; i < t->vars.n_params; i++)
         if (t->vars.order[i] == e->param)
             weight = t->vars.weights[i].name;
-    if (era == PG__ERA_NEW)
+    if (era == PG_ERA_NEW)
         return pg__str_printf(out, err, "%s/%s/%s:0", name, word, weight);
-    if (era == PG__ERA_THREE)
+    if (era == PG_ERA_THREE)
         return pg__str_printf(out, err, "%s/%s_%s", name, weight, word);
     return pg__str_printf(out, err, "%s/%s/%s:0", name, weight, word);
 }
@@ -210,9 +210,9 @@ static size_t list_stored(size_t *at, const pg_store *file)
 static int entry_fits(const pg_trainer *t, const pg__state_entry *e, const pg_weight *w)
 {
     const pg__dims have = pg__dims_of(w->rank, w->dims);
-    if (e->kind == PG__STATE_ZERO)
+    if (e->kind == PG_STATE_ZERO)
         return pg__dims_elems(&have) == 1;
-    if (e->kind < PG__STATE_SLOT)
+    if (e->kind < PG_STATE_SLOT)
         return w->rank == 0;
     return pg__dims_equal(&have, &t->net.built_params.params[e->param].shape);
 }
@@ -243,14 +243,14 @@ static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *f
 {
     double v = 0;
     pg_status st = PG_OK;
-    if (e->kind == PG__STATE_SLOT)
+    if (e->kind == PG_STATE_SLOT)
         return pg__param_read(t, &t->vars.slots[e->slot], e->param, file, i, 1, err);
-    if (e->kind > PG__STATE_SLOT)
+    if (e->kind > PG_STATE_SLOT)
         return PG_OK;
     PG_TRY(pg__state_number(&v, file, i, err));
-    if (e->kind == PG__STATE_RATE) {
+    if (e->kind == PG_STATE_RATE) {
         t->compiled.optimizer.lr = v;
-    } else if (e->kind == PG__STATE_PRODUCT) {
+    } else if (e->kind == PG_STATE_PRODUCT) {
         t->compiled.optimizer.nadam_product = v;
     } else if (v >= 0 && v < 9e15) {
         t->compiled.optimizer.iterations = (uint64_t)v;
@@ -310,7 +310,7 @@ static pg_status take_entry(void *ctx, const pg__state_entry *e, pg_store *file,
                             pg_err *err)
 {
     taking *k = ctx;
-    k->has_product |= e->kind == PG__STATE_PRODUCT;
+    k->has_product |= e->kind == PG_STATE_PRODUCT;
     return read_entry(k->t, e, file, i, err);
 }
 

@@ -6,20 +6,20 @@
 #include "train/step/step.h"
 
 typedef enum pg__era {
-    PG__ERA_2_2,   /* standalone Keras to 2.2 */
-    PG__ERA_2_3,   /* and 2.3 */
-    PG__ERA_OLD,   /* tf.keras to 2.10, keras.optimizers.legacy since */
-    PG__ERA_NEW,   /* Keras 2.11 to 2.15 */
-    PG__ERA_THREE, /* Keras 3 */
+    PG_ERA_2_2,   /* standalone Keras to 2.2 */
+    PG_ERA_2_3,   /* and 2.3 */
+    PG_ERA_OLD,   /* tf.keras to 2.10, keras.optimizers.legacy since */
+    PG_ERA_NEW,   /* Keras 2.11 to 2.15 */
+    PG_ERA_THREE, /* Keras 3 */
 } pg__era;
 
 typedef enum pg__state_kind {
-    PG__STATE_STEPS,   /* int64 scalar: updates made */
-    PG__STATE_RATE,    /* the learning rate */
-    PG__STATE_PRODUCT, /* Nadam: product of the momenta so far */
-    PG__STATE_SLOT,    /* of one parameter */
-    PG__STATE_ZEROS,   /* shaped like a parameter, unused */
-    PG__STATE_ZERO     /* one element, unused */
+    PG_STATE_STEPS,   /* int64 scalar: updates made */
+    PG_STATE_RATE,    /* the learning rate */
+    PG_STATE_PRODUCT, /* Nadam: product of the momenta so far */
+    PG_STATE_SLOT,    /* of one parameter */
+    PG_STATE_ZEROS,   /* shaped like a parameter, unused */
+    PG_STATE_ZERO     /* one element, unused */
 } pg__state_kind;
 
 typedef struct pg__state_entry {

@@ -29,7 +29,7 @@ static const char *const shapes[] = {"4", "4,4", "4,4,4", "4,4,4,4", "2,4,4,4,4"
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 
 typedef struct ops {
-    unsigned char used[PG__N_OPS];
+    unsigned char used[PG_N_OPS];
 } ops;
 
 /* Keys that only one class accepts. */
@@ -80,9 +80,9 @@ static pg_status add_backward(pg__lowered *m, pg_err *err)
     const pg__dims scalar = {.rank = 0};
     pg__val seed, loss;
     pg_status st = PG_OK;
-    PG_TRY(pg__tape_value(&m->tape, &scalar, PG__REAL, PG__SEED, 0, 0, &seed, err));
+    PG_TRY(pg__tape_value(&m->tape, &scalar, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, err));
     for (size_t k = 0; k < m->n_outputs; k++)
-        PG_TRY(pg__emit2(&m->tape, PG__OP_activity, &squares, m->outputs[k], seed, &loss, err));
+        PG_TRY(pg__emit2(&m->tape, PG_OP_activity, &squares, m->outputs[k], seed, &loss, err));
     PG_TRY(pg__tape_backward(&m->tape, err));
 done:
     return st;
@@ -144,7 +144,7 @@ pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err)
         found = st == PG_OK;
     }
     out->cpu = out->ref = out->cuda = found;
-    for (int kind = 0; kind < PG__N_OPS; kind++) {
+    for (int kind = 0; kind < PG_N_OPS; kind++) {
         const pg__op *op = pg__op_of((pg__op_kind)kind);
         if (!o.used[kind])
             continue;

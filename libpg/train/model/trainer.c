@@ -89,7 +89,7 @@ static pg_status read_penalties(pg_trainer *t, pg_err *err)
         if (t->net.rules->keras3 && !t->net.built_params.params[i].trained)
             p->l1 = p->l2 = 0; /* Keras 2 includes it in the loss */
         t->vars.has_regularizers |= p->l1 != 0 || p->l2 != 0;
-        t->vars.has_constraints |= p->constraint != PG__FREE;
+        t->vars.has_constraints |= p->constraint != PG_FREE;
     }
 done:
     return st;
@@ -99,12 +99,12 @@ done:
 static int moves_without_gradient(const pg__optimizer *o)
 {
     switch (pg__optimizer_kind_of(o)) {
-    case PG__OPT_sgd_momentum:
-    case PG__OPT_adadelta:
-    case PG__OPT_adamax:
-    case PG__OPT_nadam:
-    case PG__OPT_ftrl: return 1;
-    case PG__OPT_rmsprop_legacy: return o->momentum > 0;
+    case PG_OPT_sgd_momentum:
+    case PG_OPT_adadelta:
+    case PG_OPT_adamax:
+    case PG_OPT_nadam:
+    case PG_OPT_ftrl: return 1;
+    case PG_OPT_rmsprop_legacy: return o->momentum > 0;
     default: return 0;
     }
 }
@@ -217,7 +217,7 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
         PG_TRY(pg__schedule_parse(&t->compiled.schedule, asked, t->compiled.optimizer.lr, err));
     }
     PG_TRY(pg__optimizer_follow(&t->compiled.optimizer, t->compiled.schedule, err));
-    if (t->compiled.schedule && pg__era_of(t) <= PG__ERA_2_3)
+    if (t->compiled.schedule && pg__era_of(t) <= PG_ERA_2_3)
         PG_TRY(pg__strs_printf(&t->report.notes, err,
                                "Keras %s has no %s: full models will store the current rate",
                                t->net.rules->name, pg__schedule_name(t->compiled.schedule)));

@@ -76,7 +76,7 @@ static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals,
     pg__totals_clear(t, totals);
     t->vars.version++; /* as after an update */
     pg__devices_mirrored(t);
-    PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
+    PG_TRY(pg__trainer_step(t, b, PG_TRAINS, NULL, totals, err));
     *out = take_sample(t, b->n_rows, began, pg__now());
 done:
     return st;
@@ -227,7 +227,7 @@ static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows,
         const pg__lane lane = pg__lane_of(&t->pool.cut, n_rows, k);
         if (lane.n == 0)
             continue;
-        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        PG_TRY(pg__trainer_program(t, lane.n, PG_TRAINS, &p, err));
         out->flops += pg__program_flops(p);
     }
 done:
@@ -253,7 +253,7 @@ static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what,
     if (!t->net.couples_rows || !t->net.bn_sync)
         return PG_OK;
     PG_TRY(pg__trainer_program(
-        t, pg__lane_of(&t->pool.cut, what->n_rows * what->n_devices, n_lanes - 1).n, PG__TRAINS, &p,
+        t, pg__lane_of(&t->pool.cut, what->n_rows * what->n_devices, n_lanes - 1).n, PG_TRAINS, &p,
         err));
     const size_t n = pg__program_n_meetings(p);
     l->n_small += (double)n;
@@ -265,7 +265,7 @@ done:
 
 static pg_status forecast(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
 {
-    const pg__beside beside = {.n_buffers = PG__PREFETCH_BATCHES, .n_programs = 1};
+    const pg__beside beside = {.n_buffers = PG_PREFETCH_BATCHES, .n_programs = 1};
     pg_status st = PG_OK;
     PG_TRY(pg__memory_estimate_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
     PG_TRY(look_at_program(out, t, what->n_rows, err));

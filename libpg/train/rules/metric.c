@@ -13,13 +13,13 @@
 
 static const pg__metric_type types[] = {
 #define PG_METRIC_LOSS(class, name) \
-    {#class, name, PG__METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""},
+    {#class, name, PG_METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""},
 #define PG_METRIC_MEAN(class, name, takes, keys) \
-    {#class, name, PG__METRIC_##takes, pg__value_##class, NULL, NULL, NULL, 0, keys},
+    {#class, name, PG_METRIC_##takes, pg__value_##class, NULL, NULL, NULL, 0, keys},
 #define PG_METRIC_SUMS(class, name, takes, family, made, numbered, keys) \
     {#class,                                                             \
      name,                                                               \
-     PG__METRIC_##takes,                                                 \
+     PG_METRIC_##takes,                                                  \
      NULL,                                                               \
      pg__shape_##family,                                                 \
      pg__sums_##family,                                                  \
@@ -35,7 +35,7 @@ static const pg__metric_type types[] = {
 
 /* Losses without a metric class in Keras: "huber". */
 static const pg__metric_type other_loss = {
-    NULL, NULL, PG__METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""};
+    NULL, NULL, PG_METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""};
 
 static const pg__metric_type *type_of_class(const char *name)
 {
@@ -185,8 +185,8 @@ int pg__metric_is_numbered(const pg__metric *m)
 
 uint32_t pg__metric_losses(const pg__metric *m)
 {
-    const uint32_t several = (uint32_t)1 << PG__LOSS_categorical_crossentropy |
-                             (uint32_t)1 << PG__LOSS_sparse_categorical_crossentropy;
+    const uint32_t several = (uint32_t)1 << PG_LOSS_categorical_crossentropy |
+                             (uint32_t)1 << PG_LOSS_sparse_categorical_crossentropy;
     if (!m->type)
         return m->is_crossentropy ? several : 0;
     return is_loss(m->type) ? (uint32_t)1 << m->loss.kind : 0;
@@ -203,8 +203,7 @@ static int fits(const pg__metric *m)
 {
     if (is_loss(m->type))
         return pg__loss_takes_class(m->loss.kind) == m->classes;
-    return m->type->takes == PG__METRIC_EITHER ||
-           (m->type->takes == PG__METRIC_CLASS) == m->classes;
+    return m->type->takes == PG_METRIC_EITHER || (m->type->takes == PG_METRIC_CLASS) == m->classes;
 }
 
 static pg_status resolve(pg__metric *m, const pg__rules *rules, pg_err *err)
@@ -289,8 +288,8 @@ static const char *function_of(const pg__metric *m)
     };
     if (!is_loss(m->type))
         return m->type->usual;
-    return m->loss.kind == PG__LOSS_kl_divergence ? "kullback_leibler_divergence"
-                                                  : names[m->loss.kind];
+    return m->loss.kind == PG_LOSS_kl_divergence ? "kullback_leibler_divergence"
+                                                 : names[m->loss.kind];
 }
 
 /* Parses the parameters again, since bind() has changed them. */

@@ -5,7 +5,7 @@
 #include "train/rules/metric.h"
 #include "train/rules/settings.h"
 
-enum { PG__METRIC_VALUES, PG__METRIC_CLASS, PG__METRIC_EITHER };
+enum { PG_METRIC_VALUES, PG_METRIC_CLASS, PG_METRIC_EITHER };
 
 struct pg__metric_type {
     const char *class_name, *usual;

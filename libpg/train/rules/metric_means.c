@@ -105,7 +105,7 @@ double pg__value_loss(const pg__metric *m, const double *y, const double *p)
                           {0},
                           {&scalar, NULL, 0}};
     const pg__arg out = {&one, &loss, 1};
-    pg__op_of(PG__OP_loss)->ref_f64(&m->loss, in, 4, &out, 1);
+    pg__op_of(PG_OP_loss)->ref_f64(&m->loss, in, 4, &out, 1);
     return loss;
 }
 

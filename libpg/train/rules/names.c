@@ -16,20 +16,20 @@ static const struct {
     const char *name;
     pg__loss_kind kind;
 } aliases[] = {
-#define PG_LOSS(name, target) {#name, PG__LOSS_##name},
+#define PG_LOSS(name, target) {#name, PG_LOSS_##name},
 #include "ops/losses.def"
 #undef PG_LOSS
-    {"mse", PG__LOSS_mean_squared_error},
-    {"mae", PG__LOSS_mean_absolute_error},
-    {"mape", PG__LOSS_mean_absolute_percentage_error},
-    {"msle", PG__LOSS_mean_squared_logarithmic_error},
-    {"bce", PG__LOSS_binary_crossentropy},
-    {"kld", PG__LOSS_kl_divergence},
-    {"kullback_leibler_divergence", PG__LOSS_kl_divergence},
-    {"huber_loss", PG__LOSS_huber},
-    {"cosine_proximity", PG__LOSS_cosine_similarity},
-    {"log_cosh_error", PG__LOSS_log_cosh}, /* the metric's class */
-    {"jaccard_distance_loss", PG__LOSS_jaccard_distance},
+    {"mse", PG_LOSS_mean_squared_error},
+    {"mae", PG_LOSS_mean_absolute_error},
+    {"mape", PG_LOSS_mean_absolute_percentage_error},
+    {"msle", PG_LOSS_mean_squared_logarithmic_error},
+    {"bce", PG_LOSS_binary_crossentropy},
+    {"kld", PG_LOSS_kl_divergence},
+    {"kullback_leibler_divergence", PG_LOSS_kl_divergence},
+    {"huber_loss", PG_LOSS_huber},
+    {"cosine_proximity", PG_LOSS_cosine_similarity},
+    {"log_cosh_error", PG_LOSS_log_cosh}, /* the metric's class */
+    {"jaccard_distance_loss", PG_LOSS_jaccard_distance},
 };
 #define N_ALIASES (sizeof aliases / sizeof *aliases)
 
@@ -104,7 +104,7 @@ static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *er
     if (axis != -1)
         PG_FAIL(PG_E_UNSUPPORTED, "loss %s: axis %s, only the last one (-1) is supported",
                 from->name.s, PG_REAL(axis));
-    if (out->kind == PG__LOSS_sparse_categorical_crossentropy)
+    if (out->kind == PG_LOSS_sparse_categorical_crossentropy)
         PG_TRY(pg__settings_real(from, "ignore_class", &ignored, err));
     if (isnan(ignored))
         goto done;
@@ -171,7 +171,7 @@ pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const p
 {
     const char *colon = memchr(name, ':', len);
     const size_t n = colon ? (size_t)(colon - name) : len;
-    pg__loss_attrs a = {.bce = rules->bce_adds_epsilon ? PG__BCE_ADD_EPSILON : PG__BCE_CLIP};
+    pg__loss_attrs a = {.bce = rules->bce_adds_epsilon ? PG_BCE_ADD_EPSILON : PG_BCE_CLIP};
     pg__settings from = {.root = NULL};
     char *text = NULL;
     size_t i = 0;
@@ -198,7 +198,7 @@ const char *pg__loss_class(pg__loss_kind kind, char *room, size_t cap)
 {
     size_t n = 0;
     int up = 1;
-    if (kind == PG__LOSS_kl_divergence)
+    if (kind == PG_LOSS_kl_divergence)
         return "KLDivergence";
     for (const char *s = kinds[kind]; *s && n + 1 < cap; s++) {
         if (*s != '_')

@@ -358,22 +358,22 @@ static int is(const pg__optimizer *o, const char *name)
 pg__optimizer_kind pg__optimizer_kind_of(const pg__optimizer *o)
 {
     if (is(o, "RMSprop"))
-        return o->legacy ? PG__OPT_rmsprop_legacy : PG__OPT_rmsprop;
+        return o->legacy ? PG_OPT_rmsprop_legacy : PG_OPT_rmsprop;
     if (is(o, "Adam") || is(o, "AdamW"))
-        return PG__OPT_adam;
+        return PG_OPT_adam;
     if (is(o, "Adagrad"))
-        return o->legacy ? PG__OPT_adagrad_legacy : PG__OPT_adagrad;
+        return o->legacy ? PG_OPT_adagrad_legacy : PG_OPT_adagrad;
     if (is(o, "Adadelta"))
-        return PG__OPT_adadelta;
+        return PG_OPT_adadelta;
     if (is(o, "Adamax"))
-        return PG__OPT_adamax;
+        return PG_OPT_adamax;
     if (is(o, "Nadam"))
-        return PG__OPT_nadam;
+        return PG_OPT_nadam;
     if (is(o, "Lion"))
-        return PG__OPT_lion;
+        return PG_OPT_lion;
     if (is(o, "Ftrl"))
-        return PG__OPT_ftrl;
-    return o->momentum > 0 ? PG__OPT_sgd_momentum : PG__OPT_sgd;
+        return PG_OPT_ftrl;
+    return o->momentum > 0 ? PG_OPT_sgd_momentum : PG_OPT_sgd;
 }
 
 int pg__optimizer_uses_slot(const pg__optimizer *o, size_t slot)
@@ -383,9 +383,9 @@ int pg__optimizer_uses_slot(const pg__optimizer *o, size_t slot)
         return o->use_ema;
     if (slot >= pg__optimizer_of(kind)->n_slots)
         return 0;
-    if (kind == PG__OPT_adam && slot == 2)
+    if (kind == PG_OPT_adam && slot == 2)
         return o->amsgrad;
-    if (kind == PG__OPT_rmsprop || kind == PG__OPT_rmsprop_legacy)
+    if (kind == PG_OPT_rmsprop || kind == PG_OPT_rmsprop_legacy)
         return slot == 0 || (slot == 1 ? o->momentum > 0 : o->centered);
     return 1;
 }

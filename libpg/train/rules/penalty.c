@@ -68,18 +68,18 @@ static pg_status read_constraint(pg__penalty *out, const pg__param *p, pg_err *e
     if (!c.name)
         return PG_OK;
     if (is(c.name, "MaxNorm"))
-        out->constraint = PG__MAX_NORM;
+        out->constraint = PG_MAX_NORM;
     else if (is(c.name, "NonNeg"))
-        out->constraint = PG__NON_NEG;
+        out->constraint = PG_NON_NEG;
     else if (is(c.name, "UnitNorm"))
-        out->constraint = PG__UNIT_NORM;
+        out->constraint = PG_UNIT_NORM;
     else if (is(c.name, "MinMaxNorm"))
-        out->constraint = PG__MIN_MAX_NORM;
+        out->constraint = PG_MIN_MAX_NORM;
     else
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: constraint \"%s\" is not supported",
                        PG_SHOW(p->leaf->layer->name), PG_SHOW(c.name));
     out->min = setting(c.config, "min_value", 0);
-    out->max = setting(c.config, "max_value", out->constraint == PG__MAX_NORM ? 2 : 1);
+    out->max = setting(c.config, "max_value", out->constraint == PG_MAX_NORM ? 2 : 1);
     out->max = setting(c.config, "m", out->max); /* Keras 1's */
     out->rate = setting(c.config, "rate", 1);
     return read_axes(out, p, pg__json_get(c.config, "axis"), err);
@@ -99,9 +99,9 @@ done:
 static double wanted_norm(const pg__penalty *p, double norm)
 {
     const double inside = fmin(fmax(norm, p->min), p->max);
-    if (p->constraint == PG__UNIT_NORM)
+    if (p->constraint == PG_UNIT_NORM)
         return 1;
-    return p->constraint == PG__MIN_MAX_NORM ? p->rate * inside + (1 - p->rate) * norm : inside;
+    return p->constraint == PG_MIN_MAX_NORM ? p->rate * inside + (1 - p->rate) * norm : inside;
 }
 
 /* Scales every vector along the axes, that is, elements whose other indices agree. */
@@ -142,9 +142,9 @@ static void constrain_norms(const pg__penalty *p, const pg__dims *shape, double 
 void pg__constrain(const pg__penalty *p, const pg__dims *shape, double *w)
 {
     const uint64_t n = pg__dims_elems(shape);
-    if (p->constraint == PG__NON_NEG)
+    if (p->constraint == PG_NON_NEG)
         for (uint64_t i = 0; i < n; i++)
             w[i] = w[i] >= 0 ? w[i] : 0;
-    else if (p->constraint != PG__FREE)
+    else if (p->constraint != PG_FREE)
         constrain_norms(p, shape, w);
 }

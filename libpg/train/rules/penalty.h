@@ -6,11 +6,11 @@
 #include "model/lower/lower.h"
 
 typedef enum pg__constraint_kind {
-    PG__FREE,
-    PG__MAX_NORM,
-    PG__NON_NEG,
-    PG__UNIT_NORM,
-    PG__MIN_MAX_NORM
+    PG_FREE,
+    PG_MAX_NORM,
+    PG_NON_NEG,
+    PG_UNIT_NORM,
+    PG_MIN_MAX_NORM
 } pg__constraint_kind;
 
 typedef struct pg__penalty {

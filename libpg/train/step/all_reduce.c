@@ -132,7 +132,7 @@ static pg_status by_copies(pg_trainer *t, pg_err *err)
     pg__flat *sum = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(&t->devs, t->devs.dev, pg__partials_sum(t, 0, n, &sum), err));
-    if (t->sums.plan.way == PG__SUM_HOSTS)
+    if (t->sums.plan.way == PG_SUM_HOSTS)
         PG_TRY(pg__ranks_sum_hosts(t, &sum, err));
     t->devs.devices[0].sum = sum;
     for (size_t d = 0; sum && d < t->devs.n_devices; d++) {
@@ -148,8 +148,8 @@ done:
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err)
 {
     switch (t->sums.plan.way) {
-    case PG__SUM_GROUP: return by_group(t, err);
-    case PG__SUM_GROUP_BUCKETS: return by_buckets(t, err);
+    case PG_SUM_GROUP: return by_group(t, err);
+    case PG_SUM_GROUP_BUCKETS: return by_buckets(t, err);
     default: return by_copies(t, err);
     }
 }

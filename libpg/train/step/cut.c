@@ -55,14 +55,14 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                   .rules = t->net.rules,
                   .n_rows = n_rows,
                   .inputs = t->net.input_dims,
-                  .training = pass == PG__TRAINS,
+                  .training = pass == PG_TRAINS,
                   .assigned = t->devs.assigned.n_devices ? &t->devs.assigned : NULL,
                   .lanes_meet = pg__lanes_sync_bn(t)},
-        .objectives = pass == PG__PREDICTS ? NULL : t->compiled.objectives,
+        .objectives = pass == PG_PREDICTS ? NULL : t->compiled.objectives,
         .elems = t->net.elems,
         .from_probabilities = t->compiled.from_probabilities,
         .masks_only = masks_only,
-        .n_lanes = pass == PG__TRAINS ? lanes_at_once(t) : 0,
+        .n_lanes = pass == PG_TRAINS ? lanes_at_once(t) : 0,
         .backend = t->devs.backend,
         .dev = t->devs.devices[device].dev};
     pg__dims *inputs = NULL;
@@ -135,7 +135,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->done = pg__mem_array(job->n_devices, sizeof *job->done);
     if (!job->done)
         PG_TRY(pg__nomem(err));
-    if (pg__masks_count(t) && s->pass != PG__PREDICTS)
+    if (pg__masks_count(t) && s->pass != PG_PREDICTS)
         PG_TRY(program_of(t, job->lane.n, s->pass, 1, device, &job->masks, err));
     if (job->masks && pg__program_n_meetings(job->masks) > 0)
         PG_FAIL(PG_E_UNSUPPORTED, "a mask that depends on BatchNormalization is not supported if "
@@ -150,7 +150,7 @@ static pg_status find_together(pg__step *s, pg_err *err)
 {
     const pg_trainer *t = s->t;
     pg__lane *lanes = NULL;
-    if (s->pass != PG__TRAINS || s->n_jobs != s->n_lanes || t->loop.watch || t->report.timeline)
+    if (s->pass != PG_TRAINS || s->n_jobs != s->n_lanes || t->loop.watch || t->report.timeline)
         return PG_OK;
     lanes = pg__mem_array(s->n_lanes, sizeof *lanes);
     if (!lanes)

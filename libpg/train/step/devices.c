@@ -121,7 +121,7 @@ static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts 
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
-                               .precision = o->precision == PG__TF32 ? PG__TF32 : PG__FLOAT32,
+                               .precision = o->precision == PG_TF32 ? PG_TF32 : PG_FLOAT32,
                                .isa = secure_getenv("PG_ISA")};
     return devs->backend->open(&devs->devices[d].dev, devs->devices[d].ordinal, &opts, err);
 }

@@ -47,7 +47,7 @@ static void bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf)
         if (!target)
             continue;
         targets[k] = rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->at_row);
-        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->at_row);
+        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG_ELEM_REAL, job->at_row);
     }
     lf->f.inputs = inputs;
     lf->f.targets = targets;
@@ -107,7 +107,7 @@ static pg_status begin_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_e
     if (!job->program)
         return PG_OK;
     PG_TRY(open_frame(s, job, w));
-    if (s->pass == PG__TRAINS && job->place == 0)
+    if (s->pass == PG_TRAINS && job->place == 0)
         PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
     const pg__job *first = job - job->place;
     job->frame.f.grads = first->grads ? first->grads->at : NULL;
@@ -151,7 +151,7 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
     }
-    if (s->pass == PG__TRAINS && job->place == 0)
+    if (s->pass == PG_TRAINS && job->place == 0)
         PG_TRY(pg__partials_end(t, w, (size_t)(job - s->jobs) % s->n_lanes, job->n_together,
                                 job->is_last, job->grads, err));
 done:
@@ -210,7 +210,7 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
 {
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
-    if (s->plan->overlaps && s->plan->way == PG__SUM_GROUP_BUCKETS)
+    if (s->plan->overlaps && s->plan->way == PG_SUM_GROUP_BUCKETS)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
     else if (s->plan->overlaps && job->program)
         PG_TRY(pg__sums_run(s, job));

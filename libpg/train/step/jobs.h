@@ -9,7 +9,7 @@
 /* Everything that a lane's run needs. */
 typedef struct pg__lane_frame {
     pg__frame f;
-    int32_t numbers[PG__STEP_N];
+    int32_t numbers[PG_STEP_N];
     const void **rows, **seeds; /* what the frame points to, in the job's pointers */
     pg__rows host;              /* the same rows in the host's memory */
     void **states, **staged;    /* where the states lie between steps, and during this one */

@@ -32,7 +32,7 @@ pg_status pg__masks_check(const pg_trainer *t, pg_err *err)
 {
     const pg__lowered *m = &t->net.built_params;
     for (size_t k = 0; k < m->n_outputs; k++)
-        if (t->compiled.objectives[k].loss.ignores && pg__output_mask(m, k) != PG__NO_VAL)
+        if (t->compiled.objectives[k].loss.ignores && pg__output_mask(m, k) != PG_NO_VAL)
             return pg_fail(
                 err, PG_E_UNSUPPORTED,
                 "output \"%s\": ignore_class is not supported together with masked steps",
@@ -44,7 +44,7 @@ int pg__masks_count(const pg_trainer *t)
 {
     const pg__lowered *m = &t->net.built_params;
     for (size_t k = 0; k < m->n_outputs; k++)
-        if (t->compiled.objectives[k].has_loss && pg__output_mask(m, k) != PG__NO_VAL)
+        if (t->compiled.objectives[k].has_loss && pg__output_mask(m, k) != PG_NO_VAL)
             return t->net.rules->mask_rescaled || t->net.rules->loss_norm_nonzero;
     return 0;
 }

@@ -57,15 +57,15 @@ const char *pg__mixed_name(const pg__trainer_net *net)
 static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int has_policies)
 {
     const pg__elem own = pg__policy_elem(pg__layer_policy(net->leaves.v[leaf].layer));
-    if (asked == BY_MODEL || (has_policies && own == PG__REAL))
+    if (asked == BY_MODEL || (has_policies && own == PG_ELEM_REAL))
         return own;
-    return asked == BFLOAT16 ? PG__REAL_BF16 : PG__REAL_F16;
+    return asked == BFLOAT16 ? PG_ELEM_BF16 : PG_ELEM_F16;
 }
 
 static int has_policies(const pg_trainer *t)
 {
     for (size_t i = 0; i < t->net.leaves.n; i++)
-        if (pg__policy_elem(pg__layer_policy(t->net.leaves.v[i].layer)) != PG__REAL)
+        if (pg__policy_elem(pg__layer_policy(t->net.leaves.v[i].layer)) != PG_ELEM_REAL)
             return 1;
     return 0;
 }
@@ -86,7 +86,7 @@ static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
         return pg__nomem(err);
     for (size_t i = 0; i < t->net.leaves.n; i++)
         t->net.elems[i] = elem_of(&t->net, i, asked, policies);
-    if (uses(&t->net, PG__REAL_F16)) {
+    if (uses(&t->net, PG_ELEM_F16)) {
         t->compiled.scale.is_used = 1;
         if (t->compiled.scale.now <= 0)
             t->compiled.scale = (pg__loss_scale){1, FIRST_SCALE, GROWTH_STEPS, 0, 0, 0};

@@ -20,15 +20,15 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
                         size_t n_replicas)
 {
     switch (rule) {
-    case PG__BN_DEBIASED:
+    case PG_BN_DEBIASED:
         if (replica > 0)
             return (shares){1, 0};
         const double before = pow(m, (double)n_before), whole = 1 - m * before;
         return (shares){m * (1 - before) / whole, (1 - m) / whole};
-    case PG__BN_CORRECTED_2X:
+    case PG_BN_CORRECTED_2X:
         return (shares){replica > 0 ? 1 : 1 - (double)n_replicas * (1 - m), 1 - m};
-    case PG__BN_BIASED:
-    case PG__BN_FUSED: break;
+    case PG_BN_BIASED:
+    case PG_BN_FUSED: break;
     }
     return (shares){m, 1 - m};
 }

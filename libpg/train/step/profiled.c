@@ -9,7 +9,7 @@
 
 static size_t n_rows(const pg__trainer_net *net)
 {
-    return net->leaves.n * PG__N_OPS;
+    return net->leaves.n * PG_N_OPS;
 }
 
 pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err)
@@ -80,8 +80,8 @@ static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 
 static pg_op_profile sum_of(const pg_trainer *t, size_t i)
 {
-    pg_op_profile r = {.layer = t->net.leaves.v[i / PG__N_OPS].layer->name,
-                       .op = pg__op_of((pg__op_kind)(i % PG__N_OPS))->name};
+    pg_op_profile r = {.layer = t->net.leaves.v[i / PG_N_OPS].layer->name,
+                       .op = pg__op_of((pg__op_kind)(i % PG_N_OPS))->name};
     for (size_t w = 0; w < t->pool.n_threads; w++) {
         const pg__profile *from = &t->pool.workers[w].profile[i];
         r.calls += from->calls;
@@ -102,7 +102,7 @@ pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *
     pg_op_profile *out = pg__mem_array(n, sizeof *out);
     if (!out)
         return pg__nomem(err);
-    n = t->report.profiled_pass == PG__TRAINS ? add_rest(t, out) : 0;
+    n = t->report.profiled_pass == PG_TRAINS ? add_rest(t, out) : 0;
     for (size_t i = 0; i < n_rows(&t->net); i++) {
         const pg_op_profile r = sum_of(t, i);
         if (r.calls > 0)

@@ -141,9 +141,9 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
 /* Launchers that provide only an address work for GPUs, which sum by themselves. */
 static pg_status check_launcher(const pg__trainer_devs *devs, pg_err *err)
 {
-    if (pg__job_place_of().by != PG__TORCHRUN || !devs->backend->host_memory)
+    if (pg__job_place_of().by != PG_TORCHRUN || !devs->backend->host_memory)
         return PG_OK;
-    return pg__comm_needs_mpi(PG__TORCHRUN, err);
+    return pg__comm_needs_mpi(PG_TORCHRUN, err);
 }
 
 pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)

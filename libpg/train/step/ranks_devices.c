@@ -157,7 +157,7 @@ static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
         pg__comm_sum_of sum = {.mem = mem + at * each,
                                .n = n - at < PIECE ? n - at : PIECE,
                                .real_bytes = each,
-                               .to = PG__TO_ALL};
+                               .to = PG_TO_ALL};
         st = pg__comm_sum_begin(t->ranks->comm, &sum, what, err);
         if (st == PG_OK)
             st = pg__comm_sums_wait(t->ranks->comm, &sum, 1, what, err);

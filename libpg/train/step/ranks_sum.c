@@ -43,7 +43,7 @@ uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
     f.is_sharded = is_sharded;
     f.needs_whole = pg__opt_shard_whole_sums(&t->compiled);
     const pg__sum_plan plan = pg__sum_plan_of(&f);
-    if (plan.way == PG__SUM_RANKS_TREE)
+    if (plan.way == PG_SUM_RANKS_TREE)
         return n * each;
     if (!plan.halves)
         return 0;
@@ -152,7 +152,7 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
         *s = (pg__comm_sum_of){.mem = at_element(&t->devs, sum, from),
                                .n = (size_t)(to - from),
                                .real_bytes = t->devs.backend->real_bytes,
-                               .to = b->n_each > 1 ? p : PG__TO_ALL,
+                               .to = b->n_each > 1 ? p : PG_TO_ALL,
                                .work = b->work ? work_of(t, k) : NULL};
         if (s->n > 0)
             st = pg__comm_sum_begin(t->ranks->comm, s, what, err);
@@ -181,7 +181,7 @@ pg_status pg__sums_begin(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     struct pg__bucket_sums *b = t->ranks ? t->ranks->sums : NULL;
-    if (s->plan->way != PG__SUM_RANKS_BUCKETS)
+    if (s->plan->way != PG_SUM_RANKS_BUCKETS)
         return PG_OK;
     b->n_lanes = 0;
     b->n_begun = 0;

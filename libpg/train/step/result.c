@@ -113,7 +113,7 @@ static pg_status as_doubles(pg__trainer_devs *devs, double **out, const void *fr
     double *v = pg__mem_array(n, sizeof *v);
     if (!v)
         return pg__nomem(err);
-    if (elem == PG__INT)
+    if (elem == PG_ELEM_INT)
         for (uint64_t i = 0; i < n; i++)
             v[i] = ((const int32_t *)raw)[i];
     else if (bytes == sizeof(double))
@@ -138,7 +138,7 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
         return PG_OK;
     const uint64_t n = pg__dims_elems(&v->shape);
     const pg_status st =
-        as_doubles(&t->devs, &rows, pg__program_loss(p, f, k), n, PG__REAL, l, err);
+        as_doubles(&t->devs, &rows, pg__program_loss(p, f, k), n, PG_ELEM_REAL, l, err);
     if (st != PG_OK)
         return st;
     const double by = t->compiled.objectives[k].loss.sums ? (double)(n / n_lane * n_rows) : 1;
@@ -159,7 +159,8 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
     *out = NULL;
     if (!t->net.rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
         return PG_OK;
-    pg_status st = as_doubles(&t->devs, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, l, err);
+    pg_status st =
+        as_doubles(&t->devs, &mask, pg__program_mask(p, f, k), n_mask, PG_ELEM_REAL, l, err);
     if (st != PG_OK)
         return st;
     double *w = pg__mem_array(n, sizeof *w);
@@ -187,14 +188,14 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     }
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
-    PG_TRY(as_doubles(&t->devs, &guess, pg__program_prediction(p, f, k), n, PG__REAL, l, err));
+    PG_TRY(as_doubles(&t->devs, &guess, pg__program_prediction(p, f, k), n, PG_ELEM_REAL, l, err));
     if (pg__program_logits_value(p, k))
-        PG_TRY(as_doubles(&t->devs, &logits, pg__program_logits(p, f, k), n, PG__REAL, l, err));
+        PG_TRY(as_doubles(&t->devs, &logits, pg__program_logits(p, f, k), n, PG_ELEM_REAL, l, err));
     PG_TRY(as_doubles(&t->devs, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem,
                       NULL, err));
     PG_TRY(mask_weights(t, p, f, l, k, n / last, &mask, err));
     if (weighted > 0 && rows->weights[k])
-        PG_TRY(as_doubles(&t->devs, &weights, rows->weights[k], n / last, PG__REAL, NULL, err));
+        PG_TRY(as_doubles(&t->devs, &weights, rows->weights[k], n / last, PG_ELEM_REAL, NULL, err));
     for (uint64_t i = 0; mask && weights && i < n / last; i++)
         weights[i] *= mask[i];
     for (size_t i = 0; i < t->compiled.n_metrics; i++)
@@ -221,7 +222,7 @@ static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__f
     pg_status st = PG_OK;
     for (size_t i = 0; i < m->n_activities && st == PG_OK; i++) {
         double *v = NULL;
-        st = as_doubles(&t->devs, &v, pg__program_activity(p, f, i), 1, PG__REAL, l, err);
+        st = as_doubles(&t->devs, &v, pg__program_activity(p, f, i), 1, PG_ELEM_REAL, l, err);
         if (st == PG_OK)
             totals->penalty_sum += *v * (t->net.rules->activity_per_row ? 1 : (double)n_rows);
         pg__mem_free(v);

@@ -325,7 +325,7 @@ static pg_status read_results(pg__step *s, pg_err *err)
 static pg_status run_parts(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    const int in_buckets = s->plan->way == PG__SUM_GROUP_BUCKETS;
+    const int in_buckets = s->plan->way == PG_SUM_GROUP_BUCKETS;
     pg_status st = PG_OK;
     for (; s->part < s->n_parts; s->part++) {
         pg__sync_bn_clear(&s->sync_bn);
@@ -337,7 +337,7 @@ static pg_status run_parts(pg__step *s, pg_err *err)
         PG_TRY(pg__devices_join(t, err));
         PG_TRY(land_states(s, err));
         PG_TRY(pg__ranks_states(s, err));
-        if (s->pass == PG__TRAINS && !in_buckets)
+        if (s->pass == PG_TRAINS && !in_buckets)
             PG_TRY(move_averages(s, err));
         if (s->part + 1 < s->n_parts)
             PG_TRY(read_results(s, err));
@@ -355,7 +355,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     t->vars.grads = NULL;
     if (!t->pool.threads)
         PG_FAIL(PG_E_NOMEM, "the trainer's threads were lost in an earlier failed run; reopen it");
-    if (pass == PG__TRAINS)
+    if (pass == PG_TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));
     PG_TRY(pg__step_cut(&s, t, b, pass, err));
@@ -366,7 +366,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(s, err));
     PG_TRY(run_parts(s, err));
-    if (pass == PG__TRAINS) {
+    if (pass == PG_TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
         t->vars.version++;
         if (!t->vars.has_constraints)

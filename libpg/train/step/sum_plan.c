@@ -41,13 +41,13 @@ static pg__sum_plan by_group(const pg__sum_facts *f)
 {
     const char *why = why_not_in_buckets(f);
     if (why)
-        return (pg__sum_plan){.way = PG__SUM_GROUP, .why = why};
+        return (pg__sum_plan){.way = PG_SUM_GROUP, .why = why};
     if (f->was_begun)
-        return (pg__sum_plan){.way = PG__SUM_GROUP_BUCKETS,
+        return (pg__sum_plan){.way = PG_SUM_GROUP_BUCKETS,
                               .overlaps = 1,
                               .why = "no order is required, and each GPU has one lane"};
     /* other processes ask for the same sums, bucket by bucket, whatever they ran before */
-    return (pg__sum_plan){.way = f->n_ranks > 1 ? PG__SUM_GROUP_BUCKETS : PG__SUM_GROUP,
+    return (pg__sum_plan){.way = f->n_ranks > 1 ? PG_SUM_GROUP_BUCKETS : PG_SUM_GROUP,
                           .begins = 1,
                           .why = "libraries initialise themselves in the first run of a program"};
 }
@@ -57,13 +57,13 @@ static pg__sum_plan over_ranks(const pg__sum_facts *f)
     const int to_owner = f->is_sharded && !f->needs_whole;
     const char *why = f->shares_lanes ? "devices share the work of a lane" : why_after(f);
     if (f->in_tree)
-        return (pg__sum_plan){.way = PG__SUM_RANKS_TREE,
+        return (pg__sum_plan){.way = PG_SUM_RANKS_TREE,
                               .in_tree = 1,
                               .to_owner = to_owner,
                               .why = "deterministic training fixes the order of sums"};
     if (!why && !f->has_rows)
         why = "the batch has no rows for this rank";
-    return (pg__sum_plan){.way = PG__SUM_RANKS_BUCKETS,
+    return (pg__sum_plan){.way = PG_SUM_RANKS_BUCKETS,
                           .overlaps = why == NULL,
                           .to_owner = to_owner,
                           .halves = !to_owner && (f->n_ranks & (f->n_ranks - 1)) == 0,
@@ -72,7 +72,7 @@ static pg__sum_plan over_ranks(const pg__sum_facts *f)
 
 static pg__sum_plan by_copies(const pg__sum_facts *f)
 {
-    return (pg__sum_plan){.way = f->n_ranks > 1 ? PG__SUM_HOSTS : PG__SUM_COPIES,
+    return (pg__sum_plan){.way = f->n_ranks > 1 ? PG_SUM_HOSTS : PG_SUM_COPIES,
                           .in_tree = f->in_tree,
                           .why = f->n_ranks == 1 && f->n_devices == 1 ? "there is one GPU"
                                  : f->in_tree ? "deterministic training fixes the order of sums"
@@ -82,15 +82,15 @@ static pg__sum_plan by_copies(const pg__sum_facts *f)
 pg__sum_plan pg__sum_plan_of(const pg__sum_facts *f)
 {
     if (f->is_trial)
-        return (pg__sum_plan){.way = PG__SUM_LANES, .why = "a trial changes nothing"};
+        return (pg__sum_plan){.way = PG_SUM_LANES, .why = "a trial changes nothing"};
     if (f->on_cpus && f->n_ranks > 1)
         return over_ranks(f);
     if (f->on_cpus)
         return (pg__sum_plan){
-            .way = PG__SUM_LANES, .in_tree = f->in_tree, .why = "one process shares its memory"};
+            .way = PG_SUM_LANES, .in_tree = f->in_tree, .why = "one process shares its memory"};
     if (f->is_placed)
         return (pg__sum_plan){
-            .way = PG__SUM_PLACED, .in_tree = f->in_tree, .why = "GPUs share one model"};
+            .way = PG_SUM_PLACED, .in_tree = f->in_tree, .why = "GPUs share one model"};
     return pg__sums_by_group(f) ? by_group(f) : by_copies(f);
 }
 
@@ -145,14 +145,14 @@ void pg__sums_plan(pg__step *s)
     static const pg__sum_plan none = {.why = "nothing is summed"};
     pg_trainer *t = s->t;
     s->plan = &none;
-    if (s->pass != PG__TRAINS)
+    if (s->pass != PG_TRAINS)
         return;
     const pg__sum_facts f = facts_of(s);
     const pg__sum_plan plan = pg__sum_plan_of(&f);
     for (size_t k = 0; k < s->n_jobs && plan.begins; k++)
         built_of(s, k)->was_begun = 1;
     if (t->sums.n_buckets == 0 &&
-        (plan.way == PG__SUM_GROUP_BUCKETS || plan.begins || plan.way == PG__SUM_RANKS_BUCKETS))
+        (plan.way == PG_SUM_GROUP_BUCKETS || plan.begins || plan.way == PG_SUM_RANKS_BUCKETS))
         pg__buckets_cut(t);
     t->sums.plan = plan;
     s->plan = &t->sums.plan;
@@ -167,11 +167,11 @@ void pg__sums_plan(pg__step *s)
 int pg_trainer_sums(const pg_trainer *t, pg_sum_plan *out)
 {
     static const char *const names[] = {
-        [PG__SUM_LANES] = "lanes",    [PG__SUM_PLACED] = "placed",      [PG__SUM_COPIES] = "copies",
-        [PG__SUM_GROUP] = "nccl",     [PG__SUM_GROUP_BUCKETS] = "nccl", [PG__SUM_HOSTS] = "hosts",
-        [PG__SUM_RANKS_TREE] = "mpi", [PG__SUM_RANKS_BUCKETS] = "mpi"};
+        [PG_SUM_LANES] = "lanes",    [PG_SUM_PLACED] = "placed",      [PG_SUM_COPIES] = "copies",
+        [PG_SUM_GROUP] = "nccl",     [PG_SUM_GROUP_BUCKETS] = "nccl", [PG_SUM_HOSTS] = "hosts",
+        [PG_SUM_RANKS_TREE] = "mpi", [PG_SUM_RANKS_BUCKETS] = "mpi"};
     const pg__sum_plan *p = &t->sums.of_most;
-    const int in_buckets = p->way == PG__SUM_GROUP_BUCKETS || p->way == PG__SUM_RANKS_BUCKETS;
+    const int in_buckets = p->way == PG_SUM_GROUP_BUCKETS || p->way == PG_SUM_RANKS_BUCKETS;
     if (t->sums.most_rows == 0)
         return 0;
     *out = (pg_sum_plan){.way = names[p->way],

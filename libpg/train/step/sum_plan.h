@@ -11,16 +11,16 @@
 
 /* Who sums. */
 typedef enum pg__sum_way {
-    PG__SUM_LANES,  /* CPUs of one process: each worker sums a range of elements as it updates them
-                     */
-    PG__SUM_PLACED, /* GPUs that share one model: each sums its variables */
-    PG__SUM_COPIES, /* GPUs of one process: copies from one to the other, in the order of the tree
-                     */
-    PG__SUM_GROUP,  /* GPUs: NCCL, all elements at once, after the backward pass */
-    PG__SUM_GROUP_BUCKETS, /* GPUs: NCCL, bucket by bucket */
-    PG__SUM_HOSTS,         /* GPUs of ranks: copies, then over ranks through the hosts' memory */
-    PG__SUM_RANKS_TREE,    /* CPUs of ranks: over ranks in the order of the tree */
-    PG__SUM_RANKS_BUCKETS  /* CPUs of ranks: bucket by bucket, each in whichever order is fastest */
+    PG_SUM_LANES,  /* CPUs of one process: each worker sums a range of elements as it updates them
+                    */
+    PG_SUM_PLACED, /* GPUs that share one model: each sums its variables */
+    PG_SUM_COPIES, /* GPUs of one process: copies from one to the other, in the order of the tree
+                    */
+    PG_SUM_GROUP,  /* GPUs: NCCL, all elements at once, after the backward pass */
+    PG_SUM_GROUP_BUCKETS, /* GPUs: NCCL, bucket by bucket */
+    PG_SUM_HOSTS,         /* GPUs of ranks: copies, then over ranks through the hosts' memory */
+    PG_SUM_RANKS_TREE,    /* CPUs of ranks: over ranks in the order of the tree */
+    PG_SUM_RANKS_BUCKETS  /* CPUs of ranks: bucket by bucket, each in whichever order is fastest */
 } pg__sum_way;
 
 /* What the decision depends on. */

@@ -9,7 +9,7 @@
 #include "train/step/sum_plan.h"
 
 /* What a batch is run for. */
-typedef enum pg__pass { PG__TESTS, PG__TRAINS, PG__PREDICTS } pg__pass;
+typedef enum pg__pass { PG_TESTS, PG_TRAINS, PG_PREDICTS } pg__pass;
 
 /* A program for one number of rows. */
 typedef struct pg__built {
@@ -123,7 +123,7 @@ typedef struct pg__trainer_net {
     pg__graph *graph;
     pg__leaves leaves;
     const pg__rules *rules;
-    pg__elem *elems;          /* per leaf, what it computes with; NULL: all PG__REAL */
+    pg__elem *elems;          /* per leaf, what it computes with; NULL: all PG_ELEM_REAL */
     int precision;            /* as pg_train_opts.precision */
     char *keras_version;      /* of the Keras that wrote the model, or NULL */
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */

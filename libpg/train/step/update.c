@@ -180,7 +180,7 @@ static pg_status constrain(work *w, size_t i)
     pg_trainer *t = w->t;
     pg_status st = PG_OK;
     double *values = NULL;
-    if (t->vars.penalties[i].constraint == PG__FREE)
+    if (t->vars.penalties[i].constraint == PG_FREE)
         return PG_OK;
     values = pg__mem_array(t->vars.n_elems[i], sizeof *values);
     if (!values)
@@ -464,7 +464,7 @@ static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__partials_any(&t->pool) && t->sums.facts.n_ranks == 1)
         return PG_OK;
-    if (t->sums.plan.way == PG__SUM_PLACED)
+    if (t->sums.plan.way == PG_SUM_PLACED)
         return pg__with_message(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out),
                                 err);
     PG_TRY(pg__all_reduce(t, err));
@@ -482,9 +482,9 @@ static pg_status sum_gradients(work *w, pg_err *err)
     double clock = pg__now();
     pg_status st = PG_OK;
     switch (t->sums.plan.way) {
-    case PG__SUM_LANES: return pg__partials_sum(t, 0, 0, &w->grads);
-    case PG__SUM_RANKS_TREE:
-    case PG__SUM_RANKS_BUCKETS:
+    case PG_SUM_LANES: return pg__partials_sum(t, 0, 0, &w->grads);
+    case PG_SUM_RANKS_TREE:
+    case PG_SUM_RANKS_BUCKETS:
         PG_TRY(pg__partials_sum(t, 0, 0, &w->grads));
         return sum_ranks(w, err);
     default: PG_TRY(sum_devices(t, &w->grads, err));
@@ -497,11 +497,11 @@ done:
 static pg_status apply(work *w, pg_err *err)
 {
     switch (w->t->sums.plan.way) {
-    case PG__SUM_LANES:
+    case PG_SUM_LANES:
         return needs_variables(w->t) ? update_in_turn(w, err) : update_at_once(w, err);
-    case PG__SUM_PLACED:
-    case PG__SUM_RANKS_TREE:
-    case PG__SUM_RANKS_BUCKETS: return update_parts(w, err);
+    case PG_SUM_PLACED:
+    case PG_SUM_RANKS_TREE:
+    case PG_SUM_RANKS_BUCKETS: return update_parts(w, err);
     default: return update_devices(w, err);
     }
 }

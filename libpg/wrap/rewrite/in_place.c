@@ -232,6 +232,6 @@ void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *inp
         out.st_dev != in.st_dev || out.st_ino != in.st_ino || in.st_nlink > 1)
         return;
     if (f->relinker && !find_loss(r) &&
-        f->relinker->allowed(&r->plan, NULL, PG__RELINK_IF_POSSIBLE, NULL) == PG_OK)
+        f->relinker->allowed(&r->plan, NULL, PG_RELINK_IF_POSSIBLE, NULL) == PG_OK)
         pg_err_do(err, PG_DO_IN_PLACE, r->in);
 }

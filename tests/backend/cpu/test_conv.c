@@ -155,7 +155,7 @@ static pg__val value(passes *p, uint32_t rank, const uint64_t *d, pg__role role)
 {
     const pg__dims dims = pg__dims_of(rank, d);
     pg__val v;
-    assert_ok(pg__tape_value(&p->tape, &dims, PG__REAL, role, 0, 0, &v, NULL));
+    assert_ok(pg__tape_value(&p->tape, &dims, PG_ELEM_REAL, role, 0, 0, &v, NULL));
     return v;
 }
 
@@ -178,7 +178,7 @@ static void run_reference(passes *p, const pg__inst *i)
     pg__arg v[10] = {{0}};
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val at = k < i->n_in ? pg__in(&p->tape, i, k) : pg__out(&p->tape, i, k - i->n_in);
-        if (at != PG__NO_VAL)
+        if (at != PG_NO_VAL)
             v[k] = (pg__arg){&p->tape.values[at].shape, p->exact[at], elems(p, at)};
     }
     i->op->ref_f64(i->attrs, v, i->n_in, v + i->n_in, i->n_out);
@@ -215,13 +215,12 @@ static void build(passes *p, const shape *s, int has_bias, pg__role kernel_role)
     yd[s->rank + 1] = wd[s->rank + 1] = s->out;
     wd[s->rank] = s->in / s->groups;
     *p = (passes){0};
-    const pg__val x = value(p, s->rank + 2, xd, PG__INPUT),
-                  dy = value(p, s->rank + 2, yd, PG__INPUT);
-    const pg__val w = value(p, s->rank + 2, wd, kernel_role), b = value(p, 1, &s->out, PG__PARAM);
-    const pg__val in[] = {x, w, has_bias ? b : PG__NO_VAL};
-    assert_ok(pg__emit(&p->tape, PG__OP_conv, &a, in, 3, out, NULL));
-    assert_ok(pg__emit2(&p->tape, PG__OP_conv_dx, &a, dy, w, out, NULL));
-    assert_ok(pg__emit2(&p->tape, PG__OP_conv_dw, &a, x, dy, out, NULL));
+    const pg__val x = value(p, s->rank + 2, xd, PG_INPUT), dy = value(p, s->rank + 2, yd, PG_INPUT);
+    const pg__val w = value(p, s->rank + 2, wd, kernel_role), b = value(p, 1, &s->out, PG_PARAM);
+    const pg__val in[] = {x, w, has_bias ? b : PG_NO_VAL};
+    assert_ok(pg__emit(&p->tape, PG_OP_conv, &a, in, 3, out, NULL));
+    assert_ok(pg__emit2(&p->tape, PG_OP_conv_dx, &a, dy, w, out, NULL));
+    assert_ok(pg__emit2(&p->tape, PG_OP_conv_dw, &a, x, dy, out, NULL));
     p->exact = pg__mem_array(p->tape.n_values, sizeof *p->exact);
     for (pg__val v = 0; v < p->tape.n_values; v++) {
         p->exact[v] = pg__mem_array((size_t)elems(p, v), sizeof(double));
@@ -267,10 +266,10 @@ static double run_on_cpu(const passes *p, uint32_t at, const pg__dev_opts *opts,
     assert_ok(cpu->prepare(&kernel, dev, &p->tape, i, &needs, NULL));
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val v = k < i->n_in ? pg__in(&p->tape, i, k) : pg__out(&p->tape, i, k - i->n_in);
-        if (v == PG__NO_VAL || (k >= i->n_in && unwanted[k - i->n_in]))
+        if (v == PG_NO_VAL || (k >= i->n_in && unwanted[k - i->n_in]))
             continue;
         args[k] = mem[v];
-        if (p->tape.values[v].role == PG__PARAM)
+        if (p->tape.values[v].role == PG_PARAM)
             params[k] = mem[v];
     }
     void *scratch = guarded(needs.scratch_bytes), *shared = guarded(needs.shared_bytes);
@@ -291,7 +290,7 @@ static float **float_memory(const passes *p)
     float **mem = pg__mem_array(p->tape.n_values, sizeof *mem);
     for (pg__val v = 0; v < p->tape.n_values; v++) {
         mem[v] = guarded((size_t)elems(p, v) * sizeof(float));
-        const int is_given = v < 4 || p->tape.values[v].role == PG__INPUT;
+        const int is_given = v < 4 || p->tape.values[v].role == PG_INPUT;
         for (uint64_t i = 0; is_given && i < elems(p, v); i++)
             mem[v][i] = (float)p->exact[v][i];
     }
@@ -347,10 +346,10 @@ static void check_shape(size_t s, const pg__dev_opts *opts, int has_bias, pg__ro
 
 static void check_all(int how)
 {
-    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
         const pg__dev_opts opts = {.n_threads = 1, .conv = how, .isa = pg__isa_name((pg__isa)isa)};
         for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
-            check_shape(s, &opts, s % 2 == 0, s % 3 == 0 ? PG__INPUT : PG__PARAM);
+            check_shape(s, &opts, s % 2 == 0, s % 3 == 0 ? PG_INPUT : PG_PARAM);
     }
 }
 
@@ -391,14 +390,13 @@ static void build_normed(passes *p, const shape *s, int has_plus)
     wd[s->rank] = s->in / s->groups;
     wd[s->rank + 1] = s->out;
     *p = (passes){0};
-    const pg__val x = value(p, s->rank + 2, xd, PG__INPUT);
-    const pg__val w = value(p, s->rank + 2, wd, PG__PARAM);
-    const pg__val mean = value(p, 1, &s->out, PG__PARAM),
-                  variance = value(p, 1, &s->out, PG__PARAM);
-    const pg__val plus = value(p, s->rank + 2, yd, PG__INPUT);
-    const pg__val in[N_NORMED_IN] = {
-        x, w, PG__NO_VAL, mean, variance, PG__NO_VAL, PG__NO_VAL, has_plus ? plus : PG__NO_VAL};
-    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, N_NORMED_IN, &y, NULL));
+    const pg__val x = value(p, s->rank + 2, xd, PG_INPUT);
+    const pg__val w = value(p, s->rank + 2, wd, PG_PARAM);
+    const pg__val mean = value(p, 1, &s->out, PG_PARAM), variance = value(p, 1, &s->out, PG_PARAM);
+    const pg__val plus = value(p, s->rank + 2, yd, PG_INPUT);
+    const pg__val in[N_NORMED_IN] = {x,        w,         PG_NO_VAL, mean,
+                                     variance, PG_NO_VAL, PG_NO_VAL, has_plus ? plus : PG_NO_VAL};
+    assert_ok(pg__emit(&p->tape, PG_OP_conv_norm, &a, in, N_NORMED_IN, &y, NULL));
     p->exact = pg__mem_array((size_t)p->tape.n_values + 1, sizeof *p->exact);
     for (pg__val v = 0; v < p->tape.n_values; v++) {
         p->exact[v] = pg__mem_array((size_t)elems(p, v), sizeof(double));
@@ -411,8 +409,8 @@ static void build_normed(passes *p, const shape *s, int has_plus)
     for (uint64_t i = 0; i < elems(p, y); i++)
         top = fmax(top, p->exact[y][i]);
     a.has_act = 1;
-    a.act = (pg__act_attrs){PG__ACT_RELU, (double)(float)(top / 2), 0, 0};
-    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, N_NORMED_IN, &within, NULL));
+    a.act = (pg__act_attrs){PG_ACT_RELU, (double)(float)(top / 2), 0, 0};
+    assert_ok(pg__emit(&p->tape, PG_OP_conv_norm, &a, in, N_NORMED_IN, &within, NULL));
     assert_int_equal(within, NORMED);
     p->exact[within] = pg__mem_array((size_t)elems(p, within), sizeof(double));
     run_reference(p, &p->tape.insts[1]);
@@ -441,7 +439,7 @@ static void check_normed(size_t s, int has_plus, const pg__dev_opts *opts)
 static void normed_and_activated_convolutions_agree_with_double(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (int how = 0; how < 3; how += 2)
             for (size_t s = 0; s < 2 * N_SHAPES && pg__isa_present((pg__isa)isa); s++)
                 check_normed(s / 2, s % 2,
@@ -457,7 +455,7 @@ static void results_that_nobody_wants_are_not_made(void **state)
         for (int k = 0; k < 2; k++) {
             const int unwanted[2] = {k == 0, k == 1};
             passes p;
-            build(&p, &shapes[s], 1, PG__PARAM);
+            build(&p, &shapes[s], 1, PG_PARAM);
             float **mem = float_memory(&p);
             const double tol = run_on_cpu(&p, 2, &opts, mem, unwanted);
             const pg__val v = pg__out(&p.tape, &p.tape.insts[2], (uint32_t)!k);
@@ -472,7 +470,7 @@ static void direct_is_within_the_bound_of_the_operation(void **state)
     const shape s = {2, 2, 32, 32, 1, {16, 16}, {3, 3}, PLAIN, AROUND};
     passes p;
     (void)state;
-    build(&p, &s, 1, PG__PARAM);
+    build(&p, &s, 1, PG_PARAM);
     for (int direct = 0; direct < 2; direct++) {
         const pg__dev_opts opts = {.n_threads = 1, .conv = direct};
         float **mem = float_memory(&p);
@@ -545,15 +543,15 @@ static void rows_do_not_depend_on_others(void **state)
 {
     const shape many = {2, 7, 37, 37, 37, {6, 21}, {5, 5}, EVERY_2ND, AROUND};
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
         const pg__dev_opts opts = {.n_threads = 1, .isa = pg__isa_name((pg__isa)isa)};
         passes all, one;
         shape single = many;
         if (!pg__isa_present((pg__isa)isa))
             continue;
         single.rows = 1;
-        build(&all, &many, 1, PG__PARAM);
-        build(&one, &single, 1, PG__PARAM);
+        build(&all, &many, 1, PG_PARAM);
+        build(&one, &single, 1, PG_PARAM);
         float **mem = float_memory(&all), **row = float_memory(&one);
         for (uint32_t at = 0; at < 2; at++) {
             const pg__val v = pg__out(&all.tape, &all.tape.insts[at], 0);
@@ -594,7 +592,7 @@ static int run_lanes(const passes *one, const passes *all, uint32_t at, size_t n
         const pg__inst *of = &all->tape.insts[at];
         const pg__val v =
             k < i->n_in ? pg__in(&all->tape, of, k) : pg__out(&all->tape, of, k - i->n_in);
-        args[k] = v == PG__NO_VAL ? NULL : mem[v];
+        args[k] = v == PG_NO_VAL ? NULL : mem[v];
     }
     void *scratch = guarded(n_scratch), *shared = guarded(needs.shared_bytes);
     if (lanes) {
@@ -627,8 +625,8 @@ static size_t check_lanes(const shape *s, size_t n, const pg__dev_opts *opts)
     shape many = *s;
     passes one, all;
     many.rows *= n;
-    build(&one, s, 1, PG__PARAM);
-    build(&all, &many, 1, PG__PARAM);
+    build(&one, s, 1, PG_PARAM);
+    build(&all, &many, 1, PG_PARAM);
     float **mem = float_memory(&all), **row = float_memory(&one);
     for (pg__val w = 2; w < 4; w++)
         memcpy(row[w], mem[w], (size_t)elems(&one, w) * sizeof(float));
@@ -671,7 +669,7 @@ static void lanes_at_once_are_lanes_one_by_one(void **state)
 {
     size_t n_joined = 0, n_tried = 0;
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
         const pg__dev_opts opts = {
             .n_threads = 1, .deterministic = 1, .isa = pg__isa_name((pg__isa)isa)};
         for (size_t s = 0; s < N_3X3 && pg__isa_present((pg__isa)isa); s++, n_tried += 3)

@@ -27,18 +27,18 @@ static void dropout_draws_the_same_numbers(void **state)
     (void)state;
     for (int32_t first = 0; first < 9; first++)
         for (size_t n = 1; n < 1300; n += 257) {
-            const pg__dims shape = S(1, n), six = S(PG__STEP_N);
+            const pg__dims shape = S(1, n), six = S(PG_STEP_N);
             const pg__dropout_attrs a = {.rate = 0.3, .stream = 11, .noise = shape};
-            int32_t step[PG__STEP_N] = {5, 7, 3, 1, first, 0};
+            int32_t step[PG_STEP_N] = {5, 7, 3, 1, first, 0};
             float x[1300], want[1300], got[1300];
             for (size_t i = 0; i < n; i++)
                 x[i] = 1 + (float)i;
-            const pg__arg in[] = {{&shape, x, n}, {&six, step, PG__STEP_N}};
+            const pg__arg in[] = {{&shape, x, n}, {&six, step, PG_STEP_N}};
             const pg__arg to = {&shape, want, n}, other = {&shape, got, n};
-            pg__op_of(PG__OP_dropout)->ref_f32(&a, in, 2, &to, 1);
-            for (int isa = 0; isa < PG__N_ISAS; isa++)
+            pg__op_of(PG_OP_dropout)->ref_f32(&a, in, 2, &to, 1);
+            for (int isa = 0; isa < PG_N_ISAS; isa++)
                 if (pg__isa_present((pg__isa)isa)) {
-                    fast(isa, PG__OP_dropout)(&a, in, 2, &other, 1);
+                    fast(isa, PG_OP_dropout)(&a, in, 2, &other, 1);
                     assert_memory_equal(want, got, n * sizeof *got);
                 }
         }
@@ -58,12 +58,12 @@ static void layer_norm_of_one_number_has_no_slope(void **state)
     }
     const pg__arg in[] = {
         {&shape, x, 9}, {&shape, dy, 9}, {&row, &gamma, 1}, {&each, x, 9}, {&each, scale, 9}};
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (int plain = 0; plain < 2 && pg__isa_present((pg__isa)isa); plain++) {
             const pg__arg out[] = {{&shape, dx, 9},
                                    {&row, &dgamma, 1},
                                    {&row, plain ? NULL : &dbeta, 1}}; /* rarely: the answer */
-            fast(isa, PG__OP_layer_norm_grad)(&a, in, 5, out, 3);
+            fast(isa, PG_OP_layer_norm_grad)(&a, in, 5, out, 3);
             for (size_t i = 0; i < 9; i++)
                 assert_true(dx[i] == 0);
         }
@@ -72,20 +72,20 @@ static void layer_norm_of_one_number_has_no_slope(void **state)
 /* The low half of the counter runs over. */
 static void dropout_knows_batches_beyond_32_bits(void **state)
 {
-    const pg__dims six = S(PG__STEP_N);
-    int32_t step[PG__STEP_N] = {1, 0, 0, 0, (1 << 22) - 1, 0}; /* x 4096 / 4: below 2^32 */
+    const pg__dims six = S(PG_STEP_N);
+    int32_t step[PG_STEP_N] = {1, 0, 0, 0, (1 << 22) - 1, 0}; /* x 4096 / 4: below 2^32 */
     float *mem = pg__mem_array(3 * 8192, sizeof *mem);
     (void)state;
     for (size_t i = 0; i < 8192; i++)
         mem[i] = 1;
     const pg__dims two = S(2, 4096);
     const pg__dropout_attrs both = {.rate = 0.5, .stream = 1, .noise = two};
-    const pg__arg in[] = {{&two, mem, 8192}, {&six, step, PG__STEP_N}};
+    const pg__arg in[] = {{&two, mem, 8192}, {&six, step, PG_STEP_N}};
     const pg__arg want = {&two, mem + 8192, 8192}, got = {&two, mem + 16384, 8192};
-    pg__op_of(PG__OP_dropout)->ref_f32(&both, in, 2, &want, 1);
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    pg__op_of(PG_OP_dropout)->ref_f32(&both, in, 2, &want, 1);
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa)) {
-            fast(isa, PG__OP_dropout)(&both, in, 2, &got, 1);
+            fast(isa, PG_OP_dropout)(&both, in, 2, &got, 1);
             assert_memory_equal(want.p, got.p, 8192 * sizeof(float));
         }
     pg__mem_free(mem);
@@ -95,20 +95,20 @@ static void no_number_is_hidden(void **state)
 {
     const pg__dims cells = S(1, 2, 2, 17), one = S(1, 1, 1, 17), line = S(4, 17);
     const pg__pool_attrs pool = {.rank = 2, .max = 1, .window = {2, 2}, .stride = {2, 2}};
-    const pg__act_attrs relu = {PG__ACT_RELU, INFINITY, 0, 0};
+    const pg__act_attrs relu = {PG_ACT_RELU, INFINITY, 0, 0};
     float x[68], y[68];
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t bad = 0; bad < 68 && pg__isa_present((pg__isa)isa); bad++) {
             for (size_t i = 0; i < 68; i++)
                 x[i] = i == bad ? NAN : (float)i;
             const pg__arg all = {&cells, x, 68}, largest = {&one, y, 17};
-            fast(isa, PG__OP_pool)(&pool, &all, 1, &largest, 1);
+            fast(isa, PG_OP_pool)(&pool, &all, 1, &largest, 1);
             assert_true(isnan(y[bad % 17]));
             const pg__arg in = {&line, x, 68}, out = {&line, y, 68};
-            fast(isa, PG__OP_act)(&relu, &in, 1, &out, 1);
+            fast(isa, PG_OP_act)(&relu, &in, 1, &out, 1);
             assert_true(isnan(y[bad]));
-            fast(isa, PG__OP_softmax)(NULL, &in, 1, &out, 1);
+            fast(isa, PG_OP_softmax)(NULL, &in, 1, &out, 1);
             assert_true(isnan(y[bad]));
         }
 }
@@ -122,10 +122,10 @@ static void channels_without_variance_have_none(void **state)
         mem[i] = 1000.1f + (float)(i % 70);
     const pg__arg in = {&x, mem, 1000 * 70};
     const pg__arg out[] = {{&c, mean, 70}, {&c, m2, 70}, {&scalar, &n, 1}};
-    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
         if (!pg__isa_present((pg__isa)isa))
             continue;
-        fast(isa, PG__OP_bn_stats)(NULL, &in, 1, out, 3);
+        fast(isa, PG_OP_bn_stats)(NULL, &in, 1, out, 3);
         assert_true(n == 1000);
         for (size_t i = 0; i < 70; i++) {
             assert_true(fabsf(mean[i] - mem[i]) <= 1e-3f);

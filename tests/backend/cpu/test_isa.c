@@ -8,9 +8,9 @@
 
 static void the_best_one_present_is_taken(void **state)
 {
-    pg__isa isa, best = PG__ISA_BASE;
+    pg__isa isa, best = PG_ISA_BASE;
     (void)state;
-    for (int i = 0; i < PG__N_ISAS; i++)
+    for (int i = 0; i < PG_N_ISAS; i++)
         best = pg__isa_present((pg__isa)i) ? (pg__isa)i : best;
     assert_ok(pg__isa_named(&isa, NULL, NULL));
     assert_int_equal(isa, best);
@@ -21,15 +21,15 @@ static void the_best_one_present_is_taken(void **state)
 static void each_one_has_every_function(void **state)
 {
     (void)state;
-    for (int i = 0; i < PG__N_ISAS; i++) {
+    for (int i = 0; i < PG_N_ISAS; i++) {
         pg__isa isa;
         if (!pg__isa_present((pg__isa)i))
             continue;
         assert_ok(pg__isa_named(&isa, pg__isa_name((pg__isa)i), NULL));
         assert_int_equal(isa, i);
-        for (size_t k = 0; k < PG__N_OPS; k++)
+        for (size_t k = 0; k < PG_N_OPS; k++)
             assert_non_null(pg__isa_fns_of(isa)->ops[k]);
-        for (size_t k = 0; k < PG__N_OPTIMIZERS; k++)
+        for (size_t k = 0; k < PG_N_OPTIMIZERS; k++)
             assert_non_null(pg__isa_fns_of(isa)->updates[k]);
         for (int other = 0; other < i; other++)
             if (pg__isa_present((pg__isa)other))
@@ -46,7 +46,7 @@ static void refuses_what_is_not_there(void **state)
     assert_int_equal(pg__backend_cpu.open(&dev, 0, &opts, &err), PG_E_ARG);
     assert_string_equal(err.msg, "PG_ISA: sse9 is not base, avx2 or avx512");
     assert_null(dev);
-    for (int i = 0; i < PG__N_ISAS; i++)
+    for (int i = 0; i < PG_N_ISAS; i++)
         if (!pg__isa_present((pg__isa)i)) {
             const pg__dev_opts absent = {.n_threads = 1, .isa = pg__isa_name((pg__isa)i)};
             assert_int_equal(pg__backend_cpu.open(&dev, 0, &absent, &err), PG_E_UNSUPPORTED);

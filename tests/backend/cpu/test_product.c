@@ -49,22 +49,22 @@ static void drop(void *p, size_t n_bytes)
 
 static size_t operand(const pg__product *p)
 {
-    return p->kind == PG__COLUMNS ? p->m * p->n : p->k * p->n;
+    return p->kind == PG_COLUMNS ? p->m * p->n : p->k * p->n;
 }
 
 static size_t result(const pg__product *p)
 {
-    return (p->kind == PG__COLUMNS ? p->k : p->m) * p->n;
+    return (p->kind == PG_COLUMNS ? p->k : p->m) * p->n;
 }
 
 static double exact(const pg__product *p, const float *a, const float *w, const float *bias,
                     size_t i, size_t j)
 {
     double sum = bias ? (double)bias[j] : 0;
-    for (size_t q = 0; q < (p->kind == PG__COLUMNS ? p->m : p->k); q++)
-        sum += p->kind == PG__COLUMNS ? (double)a[q * p->k + i] * (double)w[q * p->n + j]
-               : p->kind == PG__ROWS  ? (double)a[i * p->k + q] * (double)w[q * p->n + j]
-                                      : (double)a[i * p->k + q] * (double)w[j * p->k + q];
+    for (size_t q = 0; q < (p->kind == PG_COLUMNS ? p->m : p->k); q++)
+        sum += p->kind == PG_COLUMNS ? (double)a[q * p->k + i] * (double)w[q * p->n + j]
+               : p->kind == PG_ROWS  ? (double)a[i * p->k + q] * (double)w[q * p->n + j]
+                                     : (double)a[i * p->k + q] * (double)w[j * p->k + q];
     return sum;
 }
 
@@ -88,7 +88,7 @@ static float *run(const pg__product *p, const float *a, const float *w, const fl
 static void check(const pg__product *p, int has_bias)
 {
     float *a = numbers(p->m * p->k), *w = numbers(operand(p)), *bias = numbers(p->n);
-    const float *b = has_bias && p->kind == PG__ROWS ? bias : NULL;
+    const float *b = has_bias && p->kind == PG_ROWS ? bias : NULL;
     float *c = run(p, a, w, b, NULL), *again = run(p, a, w, b, NULL);
     double worst = 0, top = 1e-30;
     for (size_t i = 0; i < result(p); i++) {
@@ -110,7 +110,7 @@ static void check(const pg__product *p, int has_bias)
 static void products_agree_with_double(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
             for (int kind = 0; kind < 3; kind++) {
                 const shape *of = &shapes[s];
@@ -143,9 +143,9 @@ static void check_plus(pg__product p)
 static void something_is_added_within_the_product(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
-            check_plus(pg__product_of(PG__ROWS, shapes[s].m, shapes[s].m, shapes[s].n, shapes[s].k,
+            check_plus(pg__product_of(PG_ROWS, shapes[s].m, shapes[s].m, shapes[s].n, shapes[s].k,
                                       (pg__isa)isa, 1));
 }
 
@@ -170,9 +170,9 @@ static void rows_know_nothing_of_each_other(void **state)
 {
     static const shape of[] = {{61, 24, 144}, {67, 96, 16}, {131, 40, 800}, {97, 130, 120}};
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < 8 && pg__isa_present((pg__isa)isa); s++) {
-            const pg__product_kind kind = s < 4 ? PG__ROWS : PG__ROWS_TURNED;
+            const pg__product_kind kind = s < 4 ? PG_ROWS : PG_ROWS_TURNED;
             check_rows(
                 pg__product_of(kind, of[s % 4].m, 1, of[s % 4].n, of[s % 4].k, (pg__isa)isa, 1));
         }
@@ -183,10 +183,10 @@ static void large_kernels_are_read_as_they_lie(void **state)
 {
     static const shape of[] = {{37, 1999, 70}, {3, 896, 400}};
     (void)state;
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < 2 && pg__isa_present((pg__isa)isa); s++) {
             const pg__product p =
-                pg__product_of(PG__ROWS_TURNED, of[s].m, 1, of[s].n, of[s].k, (pg__isa)isa, 0);
+                pg__product_of(PG_ROWS_TURNED, of[s].m, 1, of[s].n, of[s].k, (pg__isa)isa, 0);
 #ifdef PG_HAVE_ONEDNN
             assert_true(p.across);
             assert_int_equal(pg__product_packed_bytes(&p), 0);
@@ -202,7 +202,7 @@ static void layers_of_models_take_our_own(void **state)
     (void)state;
     for (int kind = 0; kind < 3; kind++)
         assert_non_null(
-            pg__product_of((pg__product_kind)kind, 4608, 576, 24, 144, PG__ISA_BASE, 0).own);
+            pg__product_of((pg__product_kind)kind, 4608, 576, 24, 144, PG_ISA_BASE, 0).own);
 }
 
 /* What is taken for two rows is taken for many. */
@@ -213,8 +213,8 @@ static void the_choice_does_not_depend_on_rows(void **state)
         for (size_t k = 1; k <= 4096; k *= 2)
             for (int kind = 0; kind < 2; kind++)
                 assert_ptr_equal(
-                    pg__product_of((pg__product_kind)kind, 98, 49, n, k, PG__ISA_BASE, 0).own,
-                    pg__product_of((pg__product_kind)kind, 19600, 49, n, k, PG__ISA_BASE, 0).own);
+                    pg__product_of((pg__product_kind)kind, 98, 49, n, k, PG_ISA_BASE, 0).own,
+                    pg__product_of((pg__product_kind)kind, 19600, 49, n, k, PG_ISA_BASE, 0).own);
 }
 
 int main(void)

@@ -106,9 +106,9 @@ static void every_function_stays_within_its_bound(void **state)
     (void)state;
     stays_within_its_bounds(&vmath_fns_f32, "base");
 #ifdef PG_HAVE_X86_ISAS
-    if (pg__isa_present(PG__ISA_AVX2))
+    if (pg__isa_present(PG_ISA_AVX2))
         stays_within_its_bounds(&vmath_fns_avx2, "avx2");
-    if (pg__isa_present(PG__ISA_AVX512))
+    if (pg__isa_present(PG_ISA_AVX512))
         stays_within_its_bounds(&vmath_fns_avx512, "avx512");
 #endif
 }

@@ -64,7 +64,7 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
     const pg__pick_case work = pg__blas_case(s);
     if (pg__fake_fails("blas_new"))
         return pg_fail(err, PG_E_DEVICE, "blas_new: failure that was ordered");
-    if (s->a != s->b || (s->epilogue != PG__BLAS_NONE && pg__fake_refuses("epilogue")))
+    if (s->a != s->b || (s->epilogue != PG_BLAS_NONE && pg__fake_refuses("epilogue")))
         return pg_fail(err, PG_E_UNSUPPORTED, "no matrix product of this kind");
     pg__blas_plan *p = calloc(1, sizeof *p);
     if (!p)
@@ -117,7 +117,7 @@ static void one_product(const product *p, pgk_real a, pgk_real b, pgk_real c)
             sum *= s->alpha;
             if (s->beta != 0)
                 sum += s->beta * pgk_get(c, i * s->ldc + j);
-            if (s->epilogue == PG__BLAS_BIAS)
+            if (s->epilogue == PG_BLAS_BIAS)
                 sum += pgk_get(p->bias, j);
             pgk_set(c, i * s->ldc + j, sum);
         }
@@ -141,7 +141,7 @@ static void multiply(const void *args, uint64_t n)
     for (uint64_t k = 0; k < n; k++)
         one_product(p, from(p->a, k * p->s.stride_a), from(p->b, k * p->s.stride_b),
                     from(p->c, k * p->s.stride_c));
-    if (p->s.epilogue == PG__BLAS_BIAS_GRAD)
+    if (p->s.epilogue == PG_BLAS_BIAS_GRAD)
         sum_columns(p);
 }
 

@@ -143,9 +143,9 @@ static void tap(const conv *c, uint64_t x, uint64_t cell, uint64_t y, uint64_t o
     const uint64_t at_x = x * c->in + g * n_in, at_y = y * c->out + o;
     const uint64_t w = (o * c->k[0] * c->k[1] * c->k[2] + cell) * n_in;
     for (uint64_t i = 0; i < n_in; i++) {
-        if (c->kind == PG__DNN_FORWARD)
+        if (c->kind == PG_DNN_FORWARD)
             c->sums[at_y] += pgk_get(c->a, at_x + i) * pgk_get(c->b, w + i);
-        else if (c->kind == PG__DNN_DATA)
+        else if (c->kind == PG_DNN_DATA)
             c->sums[at_x + i] += pgk_get(c->a, at_y) * pgk_get(c->b, w + i);
         else
             c->sums[w + i] += pgk_get(c->a, at_x + i) * pgk_get(c->b, at_y);
@@ -213,8 +213,8 @@ pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const vo
     return pg__cuda_launched(d,
                              pg__fake_queue_plan(pg__rt_stream(d->rt), "conv", p->way, convolve,
                                                  &job, sizeof job,
-                                                 job.kind == PG__DNN_FORWARD ? n_y
-                                                 : job.kind == PG__DNN_DATA  ? n_x
-                                                                             : n_w),
+                                                 job.kind == PG_DNN_FORWARD ? n_y
+                                                 : job.kind == PG_DNN_DATA  ? n_x
+                                                                            : n_w),
                              "conv");
 }

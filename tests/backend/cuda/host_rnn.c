@@ -46,7 +46,7 @@ static void lay_out(pg__dnn_rnn_plan *p)
         p->l.of_input[g] = at;
     for (uint64_t g = 0; g < n; g++, at += r->units * r->units)
         p->l.of_state[g] = at;
-    for (uint64_t g = 0; g < n && r->cell == PG__DNN_GRU; g++, at += r->units)
+    for (uint64_t g = 0; g < n && r->cell == PG_DNN_GRU; g++, at += r->units)
         p->l.bias[g] = at;
     p->l.weights = pgk_bytes(r->type, at);
     p->l.work = WORK;
@@ -121,7 +121,7 @@ static double of_input(const job *j, uint64_t g, uint64_t o, uint64_t line)
 static double of_state(const job *j, uint64_t g, uint64_t o, const float *h)
 {
     const pg__dnn_rnn *r = &j->p.r;
-    double sum = r->cell == PG__DNN_GRU ? (double)at(j, j->io.weights, j->p.l.bias[g] + o) : 0;
+    double sum = r->cell == PG_DNN_GRU ? (double)at(j, j->io.weights, j->p.l.bias[g] + o) : 0;
     for (uint64_t c = 0; c < r->units; c++)
         sum += (double)at(j, j->io.weights, j->p.l.of_state[g] + o * r->units + c) * (double)h[c];
     return sum;
@@ -166,7 +166,7 @@ static unit gru_unit(const job *j, uint64_t o, uint64_t line, const float *h)
 static float simple_unit(const job *j, uint64_t o, uint64_t line, const float *h)
 {
     const float z = (float)(of_input(j, 0, o, line) + of_state(j, 0, o, h));
-    return j->p.r.cell == PG__DNN_TANH ? tanhf(z) : z > 0 ? z : 0;
+    return j->p.r.cell == PG_DNN_TANH ? tanhf(z) : z > 0 ? z : 0;
 }
 
 static float step(const job *j, uint64_t o, uint64_t line, const float *h, float *c)
@@ -176,11 +176,11 @@ static float step(const job *j, uint64_t o, uint64_t line, const float *h, float
     unit u;
     if (n == 1)
         return simple_unit(j, o, line, h);
-    u = cell == PG__DNN_LSTM ? lstm_unit(j, o, line, h, c[o]) : gru_unit(j, o, line, h);
+    u = cell == PG_DNN_LSTM ? lstm_unit(j, o, line, h, c[o]) : gru_unit(j, o, line, h);
     for (uint64_t g = 0; g < n; g++)
         set(j, j->io.reserve, kept(j, g, line, o), (double)u.v[g]);
     set(j, j->io.reserve, kept(j, n, line, o), (double)u.more);
-    if (cell == PG__DNN_GRU)
+    if (cell == PG_DNN_GRU)
         return (1 - u.v[1]) * u.v[2] + u.v[1] * h[o];
     c[o] = u.more;
     return u.v[3] * tanhf(u.more);
@@ -238,12 +238,12 @@ static slopes slopes_of(const job *j, uint64_t r, uint64_t s, uint64_t o, double
     slopes d = {.keep = 0};
     double v[5];
     if (adds(&j->p.r)) {
-        d.z[0] = d.state[0] = dh * (j->p.r.cell == PG__DNN_TANH ? 1 - y * y : y > 0);
+        d.z[0] = d.state[0] = dh * (j->p.r.cell == PG_DNN_TANH ? 1 - y * y : y > 0);
         return d;
     }
     for (uint64_t k = 0; k <= pg__dnn_gates(j->p.r.cell); k++)
         v[k] = (double)at(j, j->io.reserve, kept(j, k, line, o));
-    if (j->p.r.cell == PG__DNN_GRU) {
+    if (j->p.r.cell == PG_DNN_GRU) {
         d.z[1] = dh * ((double)before(j, r, s, o) - v[2]) * v[1] * (1 - v[1]);
         d.z[2] = dh * (1 - v[1]) * (1 - v[2] * v[2]);
         d.z[0] = d.z[2] * v[3] * v[0] * (1 - v[0]);
@@ -281,7 +281,7 @@ static void send(const job *j, uint64_t r, uint64_t s, uint64_t g, uint64_t o, c
         dh[c] += d->state[g] * (double)at(j, j->io.weights, w);
         add(j, j->io.dweights, w, d->state[g] * (double)before(j, r, s, c));
     }
-    if (n->cell == PG__DNN_GRU)
+    if (n->cell == PG_DNN_GRU)
         add(j, j->io.dweights, l->bias[g] + o, d->state[g]);
 }
 

@@ -10,12 +10,12 @@
 /* And what it does not: numbers by which it cannot move them, of features or of masks, a mask
  * for each head, no room. */
 static const op_case others[] = {
-    {PG__OP_attention,
+    {PG_OP_attention,
      ATTEND(.heads = 2, .scale = 0.3),
      {{NORMAL, S(2, 33, 24)}, {NORMAL, S(2, 33, 24)}, {NORMAL, S(2, 33, 16)}, NO_MASKS, ABSENT},
      8,
      3},
-    {PG__OP_attention,
+    {PG_OP_attention,
      ATTEND(.heads = 2, .scale = 0.3),
      {{NORMAL, S(2, 33, 16)},
       {NORMAL, S(2, 32, 16)},
@@ -27,7 +27,7 @@ static const op_case others[] = {
       ABSENT},
      8,
      3},
-    {PG__OP_attention,
+    {PG_OP_attention,
      ATTEND(.heads = 4, .scale = 0.3),
      {{NORMAL, S(2, 32, 32)},
       {NORMAL, S(2, 33, 32)},
@@ -39,7 +39,7 @@ static const op_case others[] = {
       ABSENT},
      8,
      3},
-    {PG__OP_attention,
+    {PG_OP_attention,
      ATTEND(.heads = 2, .scale = 0.3),
      {{NORMAL, S(2, 33, 16)}, {NORMAL, S(2, 17, 16)}, {NORMAL, S(2, 17, 32)}, NO_MASKS, ABSENT},
      8,
@@ -115,7 +115,7 @@ static void agrees_with_the_plain_answers(void **state)
     (void)state;
     for (size_t c = 0; c < N_OWN; c++)
         for (int k = 0; k < 2; k++) {
-            const count n = go(&own[c], k ? PG__REAL_F16 : PG__REAL_BF16, "fast", 0, 1);
+            const count n = go(&own[c], k ? PG_ELEM_F16 : PG_ELEM_BF16, "fast", 0, 1);
             assert_int_equal(n.forward, 3);
             assert_int_equal(n.backward, 3);
         }
@@ -125,7 +125,7 @@ static void agrees_without_a_gradient(void **state)
 {
     (void)state;
     for (size_t c = 0; c < N_OWN; c++) {
-        const count n = go(&own[c], PG__REAL_BF16, "fast", 0, 0);
+        const count n = go(&own[c], PG_ELEM_BF16, "fast", 0, 0);
         assert_int_equal(n.forward, 3);
         assert_int_equal(n.backward, 0);
     }
@@ -135,13 +135,13 @@ static void leaves_what_it_does_not_do(void **state)
 {
     (void)state;
     for (size_t c = 0; c < N_OTHERS; c++)
-        assert_int_equal(go(&others[c], PG__REAL_BF16, "fast", 0, 1).forward, 0);
-    assert_int_equal(go(&own[0], PG__REAL, "fast", 0, 1).forward, 0);
+        assert_int_equal(go(&others[c], PG_ELEM_BF16, "fast", 0, 1).forward, 0);
+    assert_int_equal(go(&own[0], PG_ELEM_REAL, "fast", 0, 1).forward, 0);
 }
 
 static void check(const char *library, int deterministic, size_t n_trials)
 {
-    const count n = go(&own[0], PG__REAL_BF16, library, deterministic, 1);
+    const count n = go(&own[0], PG_ELEM_BF16, library, deterministic, 1);
     assert_int_equal(n.forward, n_trials);
     assert_int_equal(n.backward, n_trials);
 }
@@ -168,7 +168,7 @@ static void leaves_a_library_that_says_no_number(void **state)
 static void leaves_a_library_that_does_nothing(void **state)
 {
     (void)state;
-    (void)go(&own[0], PG__REAL_BF16, "idle", 0, 0); /* which compares what comes out */
+    (void)go(&own[0], PG_ELEM_BF16, "idle", 0, 0); /* which compares what comes out */
 }
 
 static void leaves_a_library_that_fails(void **state)
@@ -181,7 +181,7 @@ static void leaves_a_library_that_has_no_gradient(void **state)
 {
     (void)state;
     check("forward", 0, 0);
-    assert_int_equal(go(&own[0], PG__REAL_BF16, "forward", 0, 0).forward, 3);
+    assert_int_equal(go(&own[0], PG_ELEM_BF16, "forward", 0, 0).forward, 3);
 }
 
 static void leaves_the_library_where_it_has_to_be_deterministic(void **state)
@@ -198,16 +198,16 @@ static void leaves_a_library_where_the_probabilities_are_read(void **state)
     (void)state;
     build(&b, &own[0]);
     b.n_read = 1;
-    assert_ok(pg__emit(&b.tape, PG__OP_act, &(pg__act_attrs){PG__ACT_TANH, 0, 0, 0}, &b.out[1], 1,
+    assert_ok(pg__emit(&b.tape, PG_OP_act, &(pg__act_attrs){PG_ACT_TANH, 0, 0, 0}, &b.out[1], 1,
                        &unused, NULL));
-    squeeze(&b, PG__REAL_BF16, ALL);
-    round_operands(&b, PG__REAL_BF16);
+    squeeze(&b, PG_ELEM_BF16, ALL);
+    round_operands(&b, PG_ELEM_BF16);
     assert_int_equal(run_as_built(&b, 0, "fast", 0, BF16_BOUND).forward, 0);
     drop(&b);
     build(&b, &own[0]);
     add_backward(&b);
-    squeeze(&b, PG__REAL_BF16, ALL);
-    round_operands(&b, PG__REAL_BF16);
+    squeeze(&b, PG_ELEM_BF16, ALL);
+    round_operands(&b, PG_ELEM_BF16);
     assert_int_equal(run_as_built(&b, 0, "fast", 0, BF16_BOUND).forward, 0);
     drop(&b);
 }
@@ -217,7 +217,7 @@ static void tries_equal_layers_once(void **state)
     built b;
     bench with;
     (void)state;
-    build_case(&b, &own[3], PG__REAL_BF16, 1);
+    build_case(&b, &own[3], PG_ELEM_BF16, 1);
     open_bench(&with, "fast", 0);
     for (size_t k = 1; k <= 2; k++) {
         free_all(&b, run_case(&b, with.e));
@@ -237,7 +237,7 @@ static void works_where_only_one_gradient_is_read(void **state)
     (void)state;
     c.n_grads = 1;
     for (uint32_t k = 1; k < 3; k++) {
-        build_case(&b, &c, PG__REAL_BF16, 1);
+        build_case(&b, &c, PG_ELEM_BF16, 1);
         const pg__inst *gradient = &b.tape.insts[b.tape.n_insts - 1];
         b.missing = pg__out(&b.tape, gradient, k);
         void **exact = run_case(&b, DOUBLE);
@@ -258,8 +258,8 @@ static void tells_a_layer_with_a_gradient_from_one_without(void **state)
     built with_one, without;
     bench with;
     (void)state;
-    build_case(&with_one, &own[0], PG__REAL_BF16, 1);
-    build_case(&without, &own[0], PG__REAL_BF16, 0);
+    build_case(&with_one, &own[0], PG_ELEM_BF16, 1);
+    build_case(&without, &own[0], PG_ELEM_BF16, 0);
     open_bench(&with, "fast", 0);
     free_all(&without, run_case(&without, with.e));
     free_all(&with_one, run_case(&with_one, with.e));
@@ -277,7 +277,7 @@ static void takes_no_more_memory(void **state)
     for (size_t c = 0; c < N_OWN; c++) {
         built b;
         size_t scratch[2] = {0};
-        build_case(&b, &own[c], PG__REAL_BF16, 1);
+        build_case(&b, &own[c], PG_ELEM_BF16, 1);
         for (int k = 0; k < 2; k++) {
             bench with;
             open_bench(&with, k ? "fast" : "slow", 0);
@@ -315,7 +315,7 @@ static void survives_the_failure_of_any_call(void **state)
     size_t n_fine = 0, n_calls = 1;
     built b;
     (void)state;
-    build_case(&b, &own[3], PG__REAL_BF16, 1);
+    build_case(&b, &own[3], PG_ELEM_BF16, 1);
     for (int done = 0; !done; n_calls++) {
         bench with;
         char text[16];

@@ -13,14 +13,14 @@ static void bfloat16_agrees_with_double(void **state)
 {
     size_t n_missing = 0;
     (void)state;
-    agrees_in_16_bits(cuda(&n_missing), PG__REAL_BF16);
+    agrees_in_16_bits(cuda(&n_missing), PG_ELEM_BF16);
 }
 
 static void float16_agrees_with_double(void **state)
 {
     size_t n_missing = 0;
     (void)state;
-    agrees_in_16_bits(cuda(&n_missing), PG__REAL_F16);
+    agrees_in_16_bits(cuda(&n_missing), PG_ELEM_F16);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(bfloat16_agrees_with_double),

@@ -44,8 +44,8 @@ static int run_kernel_of(work *w, const pg__inst *i, const pg__kernel *kernel,
     void *args[2 * MAX_IN] = {NULL}, *params[2 * MAX_IN] = {NULL};
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val v = value_of(w->b, i, k);
-        args[k] = v == PG__NO_VAL || v == w->b->missing ? NULL : w->mem[v];
-        params[k] = args[k] && w->b->tape.values[v].role == PG__PARAM ? args[k] : NULL;
+        args[k] = v == PG_NO_VAL || v == w->b->missing ? NULL : w->mem[v];
+        params[k] = args[k] && w->b->tape.values[v].role == PG_PARAM ? args[k] : NULL;
     }
     if (needs->shared_bytes && !is_fine(w, w->on->share(w->dev, kernel, params, shared)))
         return 0;
@@ -147,7 +147,7 @@ static void a_recording_that_fails_is_no_failure_of_the_device(void **state)
     size_t c = 0;
     built b;
     (void)state;
-    while (cases[c].kind != PG__OP_softmax)
+    while (cases[c].kind != PG_OP_softmax)
         c++;
     build(&b, &cases[c]);
     assert_true(do_tape(&(work){.b = &b, .on = pg_backend_get(PG_BACKEND_ABI), .records = 1}));

@@ -75,11 +75,10 @@ static void same(const float *got, const float *want, size_t n, double bound, co
 static void check_update(const pg__optimizer_type *type, pg__optimizer_kind kind,
                          const pg__update *u, size_t n, int optional)
 {
-    const size_t n_used = optional || kind == PG__OPT_sgd_momentum ? type->n_slots
-                          : kind == PG__OPT_adam                   ? 2
-                          : kind == PG__OPT_rmsprop || kind == PG__OPT_rmsprop_legacy
-                              ? 1
-                              : type->n_slots;
+    const size_t n_used = optional || kind == PG_OPT_sgd_momentum                   ? type->n_slots
+                          : kind == PG_OPT_adam                                     ? 2
+                          : kind == PG_OPT_rmsprop || kind == PG_OPT_rmsprop_legacy ? 1
+                                                                                    : type->n_slots;
     float *w = numbers(n, 1, 0), *g = numbers(n, 2, 0), *s[PG_MAX_SLOTS] = {NULL};
     void *w_there = there(w, n), *g_there = there(g, n), *s_there[PG_MAX_SLOTS] = {NULL};
     void *slots[PG_MAX_SLOTS];
@@ -130,12 +129,12 @@ static void updates_are_those_of_the_plain_answers(void **state)
                     .g_share = 0.5,
                     .v_correction = 0.3};
     (void)state;
-    for (pg__optimizer_kind kind = 0; kind < PG__N_OPTIMIZERS; kind++)
+    for (pg__optimizer_kind kind = 0; kind < PG_N_OPTIMIZERS; kind++)
         for (int optional = 0; optional < 2; optional++)
             for (size_t i = 0; i < N_SMALL; i++) {
                 u.nesterov = u.amsgrad = optional;
                 u.centered = 0;
-                u.momentum = optional || kind == PG__OPT_sgd_momentum ? 0.8 : 0;
+                u.momentum = optional || kind == PG_OPT_sgd_momentum ? 0.8 : 0;
                 u.weight_decay = optional ? 0.1 : 0;
                 u.to_average = optional && i % 2;
                 check_update(pg__optimizer_of(kind), kind, &u, sizes[i], optional);
@@ -155,8 +154,8 @@ static void centered_rmsprop_too(void **state)
     void *s[PG_MAX_SLOTS] = {zero[0], zero[1], zero[2]};
     void *s_there[PG_MAX_SLOTS] = {there(zero[0], N), there(zero[1], N), there(zero[2], N)};
     for (int step = 0; step < 3; step++) {
-        pg__optimizer_of(PG__OPT_rmsprop)->f32(&u, w, g, s, N);
-        assert_ok(cuda->flat.update(dev, PG__OPT_rmsprop, &u, w_there, g_there, s_there, N));
+        pg__optimizer_of(PG_OPT_rmsprop)->f32(&u, w, g, s, N);
+        assert_ok(cuda->flat.update(dev, PG_OPT_rmsprop, &u, w_there, g_there, s_there, N));
     }
     float *w_back = back(w_there, N);
     same(w_back, w, N, 2e-7, "rmsprop");

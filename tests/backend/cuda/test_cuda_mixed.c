@@ -221,8 +221,8 @@ static void check_skipped(const char *rules, uint64_t iterations)
     assert_int_equal(one.scale.n_skipped, 1);
     assert_true(one.scale.now == 16384);
     assert_int_equal(one.n_small, 1);
-    assert_string_equal(one.told,
-                        "batch 1: gradients overflowed float16; weights unchanged; loss scale now 16384");
+    assert_string_equal(
+        one.told, "batch 1: gradients overflowed float16; weights unchanged; loss scale now 16384");
     pg__mem_free(before);
     pg__mem_free(after);
     pg_trainer_close(fresh);
@@ -414,9 +414,9 @@ static void assert_elems(int precision, pg__elem a, pg__elem b, pg__elem c, int 
     if (open_mixed(&t, "cuda:0", precision, &err) != PG_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(t->net.leaves.n, 3);
-    assert_int_equal(t->net.elems ? t->net.elems[0] : PG__REAL, a);
-    assert_int_equal(t->net.elems ? t->net.elems[1] : PG__REAL, b);
-    assert_int_equal(t->net.elems ? t->net.elems[2] : PG__REAL, c);
+    assert_int_equal(t->net.elems ? t->net.elems[0] : PG_ELEM_REAL, a);
+    assert_int_equal(t->net.elems ? t->net.elems[1] : PG_ELEM_REAL, b);
+    assert_int_equal(t->net.elems ? t->net.elems[2] : PG_ELEM_REAL, c);
     assert_int_equal(t->compiled.scale.is_used, scaled);
     pg_trainer_close(t);
 }
@@ -424,11 +424,11 @@ static void assert_elems(int precision, pg__elem a, pg__elem b, pg__elem c, int 
 static void policies_of_layers_count_where_nothing_else_is_asked_for(void **state)
 {
     (void)state;
-    assert_elems(0, PG__REAL_BF16, PG__REAL_F16, PG__REAL, 1);
-    assert_elems(BFLOAT16, PG__REAL_BF16, PG__REAL_BF16, PG__REAL, 0);
-    assert_elems(FLOAT16, PG__REAL_F16, PG__REAL_F16, PG__REAL, 1);
-    assert_elems(FLOAT32, PG__REAL, PG__REAL, PG__REAL, 0);
-    assert_elems(1, PG__REAL, PG__REAL, PG__REAL, 0);
+    assert_elems(0, PG_ELEM_BF16, PG_ELEM_F16, PG_ELEM_REAL, 1);
+    assert_elems(BFLOAT16, PG_ELEM_BF16, PG_ELEM_BF16, PG_ELEM_REAL, 0);
+    assert_elems(FLOAT16, PG_ELEM_F16, PG_ELEM_F16, PG_ELEM_REAL, 1);
+    assert_elems(FLOAT32, PG_ELEM_REAL, PG_ELEM_REAL, PG_ELEM_REAL, 0);
+    assert_elems(1, PG_ELEM_REAL, PG_ELEM_REAL, PG_ELEM_REAL, 0);
 }
 
 static void the_cpu_says_what_it_does_instead(void **state)
@@ -453,11 +453,11 @@ static void the_cpu_says_what_it_does_instead(void **state)
 
 static char letter_of(const pg__tape *t, pg__val v)
 {
-    if (v == PG__NO_VAL)
+    if (v == PG_NO_VAL)
         return '-';
     switch (t->values[v].elem) {
-    case PG__REAL: return 'f';
-    case PG__INT: return 'i';
+    case PG_ELEM_REAL: return 'f';
+    case PG_ELEM_INT: return 'i';
     default: return 'h';
     }
 }
@@ -492,7 +492,7 @@ static void check_tape(const char *name, const char *want)
     precision_how = BFLOAT16;
     open_golden(&g, name, "cuda:0", NULL);
     precision_how = 0;
-    assert_ok(pg__trainer_program(g.trainer, 4, PG__TRAINS, &p, NULL));
+    assert_ok(pg__trainer_program(g.trainer, 4, PG_TRAINS, &p, NULL));
     const pg__tape *t = &pg__program_model(p)->tape;
     for (uint32_t at = 0; at < t->n_insts && n < MAX_LINES; at++)
         describe(lines[n++], t, &t->insts[at]);

@@ -29,8 +29,8 @@ static void setup(run *r, uint64_t rows, uint64_t n)
     const pg__dims shape = pg__dims_of(2, (const uint64_t[]){rows, n});
     *r = (run){.n_x = rows * n};
     for (size_t k = 0; k < 4; k++)
-        r->in[k] = PG__NO_VAL;
-    assert_ok(pg__tape_value(&r->tape, &shape, PG__REAL, PG__PARAM, 0, 0, &r->in[0], NULL));
+        r->in[k] = PG_NO_VAL;
+    assert_ok(pg__tape_value(&r->tape, &shape, PG_ELEM_REAL, PG_PARAM, 0, 0, &r->in[0], NULL));
     r->x = pg__mem_array(r->n_x, sizeof *r->x);
     for (uint64_t i = 0; i < r->n_x; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -90,7 +90,7 @@ static void check_statistics(uint64_t rows, uint64_t n)
     double mean, m2;
     setup(&r, rows, n);
     r.x[0] = 1007; /* what all is taken relative to may lie far off */
-    go(&r, PG__OP_bn_stats, NULL, 2);
+    go(&r, PG_OP_bn_stats, NULL, 2);
     assert_true((double)r.results[2][0] == (double)rows);
     for (uint64_t c = 0; c < n; c++) {
         exact(r.x + c, rows, n, &mean, &m2);
@@ -115,7 +115,7 @@ static void check_rows(uint64_t rows, uint64_t n)
 {
     run r;
     setup(&r, rows, n);
-    go(&r, PG__OP_layer_norm, &(const pg__layer_norm_attrs){1, 1e-3}, 3);
+    go(&r, PG_OP_layer_norm, &(const pg__layer_norm_attrs){1, 1e-3}, 3);
     for (uint64_t i = 0; i < r.n_x; i++) {
         double mean, m2;
         exact(r.x + i / n * n, n, 1, &mean, &m2);
@@ -147,8 +147,8 @@ static void activations_stand_apart(void **state)
         pg__dev *dev;
         setup(&r, 3, 5);
         for (size_t k = 1; k < 3; k++)
-            assert_ok(pg__tape_value(&r.tape, &one, PG__REAL, PG__PARAM, 0, 0, &r.in[k], NULL));
-        assert_ok(pg__emit(&r.tape, PG__OP_bn_apply, &attrs, r.in, 3, r.out, NULL));
+            assert_ok(pg__tape_value(&r.tape, &one, PG_ELEM_REAL, PG_PARAM, 0, 0, &r.in[k], NULL));
+        assert_ok(pg__emit(&r.tape, PG_OP_bn_apply, &attrs, r.in, 3, r.out, NULL));
         assert_ok(cuda->open(&dev, 0, &(pg__dev_opts){.n_threads = 1}, NULL));
         assert_true(cuda->supports(dev, &r.tape, &r.tape.insts[0], why) == !has_act);
         assert_true(!has_act || strstr(why, "activation"));

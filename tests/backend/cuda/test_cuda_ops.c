@@ -47,7 +47,7 @@ static void dropout_gives_the_bits_of_the_plain_answer(void **state)
     (void)state;
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
-        if (cases[c].kind != PG__OP_dropout)
+        if (cases[c].kind != PG_OP_dropout)
             continue;
         build(&b, &cases[c]);
         void **plain = run_case(&b, FLOAT), **mem = run_case(&b, cuda());
@@ -62,7 +62,7 @@ static void dropout_gives_the_bits_of_the_plain_answer(void **state)
 
 static int is_of_classes(const op_case *c)
 {
-    return c->kind == PG__OP_loss && pg__loss_takes_class(((const pg__loss_attrs *)c->attrs)->kind);
+    return c->kind == PG_OP_loss && pg__loss_takes_class(((const pg__loss_attrs *)c->attrs)->kind);
 }
 
 /* Of a row whose class does not exist; the others have theirs. */

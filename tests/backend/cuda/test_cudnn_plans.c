@@ -95,10 +95,10 @@ static const struct way {
     const char *name;
     pg__precision precision;
     pgk_type type;
-} ways[] = {{"float32", PG__FLOAT32, PGK_F32},
-            {"tf32", PG__TF32, PGK_F32},
-            {"bfloat16", PG__FLOAT32, PGK_BF16},
-            {"float16", PG__FLOAT32, PGK_F16}};
+} ways[] = {{"float32", PG_FLOAT32, PGK_F32},
+            {"tf32", PG_TF32, PGK_F32},
+            {"bfloat16", PG_FLOAT32, PGK_BF16},
+            {"float16", PG_FLOAT32, PGK_F16}};
 
 /* Does the engine that was chosen multiply on tensor cores? */
 static int is_on_tensor_cores(const pg__dnn_plan *p)
@@ -154,11 +154,11 @@ static void every_convolution_has_a_plan(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-            check(&shapes[k], PG__DNN_FORWARD, &ways[w], 0, -1);
-            check(&shapes[k], PG__DNN_DATA, &ways[w], 0, -1);
-            check(&shapes[k], PG__DNN_FILTER, &ways[w], 0, -1);
+            check(&shapes[k], PG_DNN_FORWARD, &ways[w], 0, -1);
+            check(&shapes[k], PG_DNN_DATA, &ways[w], 0, -1);
+            check(&shapes[k], PG_DNN_FILTER, &ways[w], 0, -1);
             if (ways[w].type == PGK_F32)
-                check(&shapes[k], PG__DNN_FORWARD, &ways[w], 1, -1);
+                check(&shapes[k], PG_DNN_FORWARD, &ways[w], 1, -1);
         }
 }
 
@@ -167,9 +167,9 @@ static void precision_decides_about_tensor_cores(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
-        for (int kind = PG__DNN_FORWARD; kind <= PG__DNN_FILTER; kind++)
+        for (int kind = PG_DNN_FORWARD; kind <= PG_DNN_FILTER; kind++)
             check(&shapes[k], (pg__dnn_kind)kind, &ways[0], 0, 0);
-    for (int kind = PG__DNN_FORWARD; kind <= PG__DNN_FILTER; kind++)
+    for (int kind = PG_DNN_FORWARD; kind <= PG_DNN_FILTER; kind++)
         check(&shapes[0], (pg__dnn_kind)kind, &ways[1], 0, 1);
 }
 

@@ -36,7 +36,7 @@ static void close_bench(bench *b)
 static pg__val operand(bench *b, const pg__dims *shape)
 {
     pg__val v;
-    assert_ok(pg__tape_value(&b->tape, shape, PG__REAL, PG__INPUT, 0, 0, &v, NULL));
+    assert_ok(pg__tape_value(&b->tape, shape, PG_ELEM_REAL, PG_INPUT, 0, 0, &v, NULL));
     return v;
 }
 
@@ -52,18 +52,18 @@ static void emit_conv(bench *b, uint64_t channels)
                               .groups = 1};
     const pg__dims x = pg__dims_of(4, (const uint64_t[]){2, 8, 8, channels});
     const pg__dims w = pg__dims_of(4, (const uint64_t[]){3, 3, channels, 4});
-    const pg__val in[] = {operand(b, &x), operand(b, &w), PG__NO_VAL};
+    const pg__val in[] = {operand(b, &x), operand(b, &w), PG_NO_VAL};
     pg__val out;
-    assert_ok(pg__emit(&b->tape, PG__OP_conv, &a, in, 3, &out, NULL));
+    assert_ok(pg__emit(&b->tape, PG_OP_conv, &a, in, 3, &out, NULL));
 }
 
 static void emit_dense(bench *b)
 {
     const pg__dims x = pg__dims_of(2, (const uint64_t[]){5, 6});
     const pg__dims w = pg__dims_of(2, (const uint64_t[]){6, 7});
-    const pg__val in[] = {operand(b, &x), operand(b, &w), PG__NO_VAL};
+    const pg__val in[] = {operand(b, &x), operand(b, &w), PG_NO_VAL};
     pg__val out;
-    assert_ok(pg__emit(&b->tape, PG__OP_dense, NULL, in, 3, &out, NULL));
+    assert_ok(pg__emit(&b->tape, PG_OP_dense, NULL, in, 3, &out, NULL));
 }
 
 /* Prepares instruction `at` and runs it on memory of its own. */
@@ -230,16 +230,16 @@ static void survives_the_failure_of_any_call(void **state)
 /* Work of which more is to be said than there is room for may be other work. */
 static void remembers_nothing_of_work_that_it_cannot_tell(void **state)
 {
-    static const uint64_t numbers[PG__PICK_NUMBERS + 1] = {1};
+    static const uint64_t numbers[PG_PICK_NUMBERS + 1] = {1};
     pg__pick_case c = {.n_key = 0}, too_long = {.n_key = 0};
     pg__picks p = {.n = 0};
     (void)state;
-    pg__pick_add(&c, numbers, PG__PICK_NUMBERS);
-    pg__pick_add(&too_long, numbers, PG__PICK_NUMBERS + 1);
+    pg__pick_add(&c, numbers, PG_PICK_NUMBERS);
+    pg__pick_add(&too_long, numbers, PG_PICK_NUMBERS + 1);
     assert_ok(pg__picks_keep(&p, &c, 3, NULL));
     assert_ok(pg__picks_keep(&p, &too_long, 4, NULL));
     assert_true(pg__picks_find(&p, &c) == 3);
-    assert_true(pg__picks_find(&p, &too_long) == PG__PICK_NONE);
+    assert_true(pg__picks_find(&p, &too_long) == PG_PICK_NONE);
     pg__picks_fini(&p);
 }
 

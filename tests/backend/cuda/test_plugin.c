@@ -132,8 +132,8 @@ static void describe(job *j)
     const pg__dims shapes[] = {pg__dims_of(4, x), pg__dims_of(4, kernel), pg__dims_of(1, bias)};
     pg__val in[3], y;
     for (uint32_t k = 0; k < 3; k++)
-        assert_ok(pg__tape_value(&j->tape, &shapes[k], PG__REAL, PG__PARAM, k, 0, &in[k], NULL));
-    assert_ok(pg__emit(&j->tape, PG__OP_conv, &conv, in, 3, &y, NULL));
+        assert_ok(pg__tape_value(&j->tape, &shapes[k], PG_ELEM_REAL, PG_PARAM, k, 0, &in[k], NULL));
+    assert_ok(pg__emit(&j->tape, PG_OP_conv, &conv, in, 3, &y, NULL));
 }
 
 static pg_status work(job *j, pg_err *err)

@@ -34,7 +34,7 @@ static void close_bench(bench *b)
 
 static int is_recurrent(const op_case *c)
 {
-    return c->kind == PG__OP_lstm || c->kind == PG__OP_gru || c->kind == PG__OP_rnn;
+    return c->kind == PG_OP_lstm || c->kind == PG_OP_gru || c->kind == PG_OP_rnn;
 }
 
 static void build_case(built *b, size_t c, int trains)
@@ -82,9 +82,9 @@ static void agrees_with_the_plain_answers(void **state)
         assert_int_equal(n.forward, n.backward);
         assert_true(n.forward == 0 || n.forward == 3);
         n_by_us += n.forward == 0;
-        n_by_library[cases[c].kind == PG__OP_lstm  ? 0
-                     : cases[c].kind == PG__OP_gru ? 1
-                                                   : 2] += n.forward == 3;
+        n_by_library[cases[c].kind == PG_OP_lstm  ? 0
+                     : cases[c].kind == PG_OP_gru ? 1
+                                                  : 2] += n.forward == 3;
     }
     for (size_t k = 0; k < 3; k++)
         assert_true(n_by_library[k] > 0);
@@ -200,7 +200,7 @@ static void build_layer(built *b, size_t c, int is_usual)
     op_case with = cases[c];
     pg__rnn_attrs a = *(const pg__rnn_attrs *)with.attrs;
     if (!is_usual)
-        a.gate = (pg__act_attrs){PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0};
+        a.gate = (pg__act_attrs){PG_ACT_HARD_SIGMOID, 0.2, 0.5, 0};
     with.attrs = &a;
     build(b, &with);
     add_backward(b);
@@ -239,7 +239,7 @@ static void a_gradient_goes_the_way_of_its_layer(void **state)
     const pg__inst *layer = &second.tape.insts[0];
     const pg__val kept = pg__out(&second.tape, layer, layer->n_out - 1);
     pg__val unused;
-    assert_ok(pg__emit(&second.tape, PG__OP_act, &(pg__act_attrs){PG__ACT_TANH, 0, 0, 0}, &kept, 1,
+    assert_ok(pg__emit(&second.tape, PG_OP_act, &(pg__act_attrs){PG_ACT_TANH, 0, 0, 0}, &kept, 1,
                        &unused, NULL));
     open_bench(&with, "fast", 0);
     free_all(&first, run_case(&first, with.e));

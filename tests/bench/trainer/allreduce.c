@@ -1,11 +1,13 @@
-/* allreduce.c - how long ranks take to sum the gradients of a step: bare MPI_Allreduce of all of them at once, and of each bucket;
- * what pgfit does with the same buckets in its normal and in its deterministic mode, with nothing to hide it behind; and the latency and
- * bandwidth of sums as it makes them in the normal mode, which `pgfit --plan` takes (inner-latency=, inner=).
+/* allreduce.c - how long ranks take to sum the gradients of a step: bare MPI_Allreduce of all of
+ * them at once, and of each bucket; what pgfit does with the same buckets in its normal and in its
+ * deterministic mode, with nothing to hide it behind; and the latency and bandwidth of sums as it
+ * makes them in the normal mode, which `pgfit --plan` takes (inner-latency=, inner=).
  *
- * usage: mpirun -np N bench_allreduce BYTES...      sizes of the buckets. Rank 0 prints a JSON object, times in seconds.
+ * usage: mpirun -np N bench_allreduce BYTES...      sizes of the buckets. Rank 0 prints a JSON
+ * object, times in seconds.
  *
- * All ways in turn, again and again, the best of each: what else the machine does only adds. The plug-in begins MPI, the bare calls
- * use it too. */
+ * All ways in turn, again and again, the best of each: what else the machine does only adds. The
+ * plug-in begins MPI, the bare calls use it too. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,8 @@ static int normal(const size_t *n, size_t count)
     pg__comm_sum_of sums[MAX_BUCKETS];
     float *at = mem, *room = work;
     for (size_t k = 0; k < count; at += n[k++]) {
-        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem, .to = PG__TO_ALL, .work = room};
+        sums[k] = (pg__comm_sum_of){
+            .mem = at, .n = n[k], .real_bytes = sizeof *mem, .to = PG_TO_ALL, .work = room};
         room += n[k] / 2 + 16;
         if (pg__comm_sum_begin(comm, &sums[k], "the bench", NULL) != PG_OK)
             return -1;
@@ -35,7 +38,10 @@ static int normal(const size_t *n, size_t count)
 
 static int bare(float *at, size_t n)
 {
-    return MPI_Allreduce(MPI_IN_PLACE, at, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : -1;
+    return MPI_Allreduce(MPI_IN_PLACE, at, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) ==
+                   MPI_SUCCESS
+               ? 0
+               : -1;
 }
 
 static int once(int way)
@@ -49,7 +55,11 @@ static int once(int way)
             failed |= bare(at, sizes[k]);
         return failed;
     case NORMAL: return normal(sizes, n_buckets);
-    case TREE: return pg__comm_tree_sum(comm, mem, work, total, sizeof *mem, &has, "the bench", NULL) == PG_OK ? 0 : -1;
+    case TREE:
+        return pg__comm_tree_sum(comm, mem, work, total, sizeof *mem, &has, "the bench", NULL) ==
+                       PG_OK
+                   ? 0
+                   : -1;
     default:
         for (int k = 0; k < SMALL; k++)
             failed |= normal(&(size_t){1}, 1);
@@ -85,7 +95,8 @@ static void print(double times[N_WAYS])
         halvings++;
     const double latency = n > 1 ? tiny / halvings : 0;
     const double bytes = 2 * (double)(n - 1) / (double)n * (double)total * sizeof(float);
-    printf("{\"ranks\": %zu, \"mpi\": \"%s\", \"bytes\": %zu, \"buckets\": %zu", n, pg__comm_name(comm), total * sizeof *mem, n_buckets);
+    printf("{\"ranks\": %zu, \"mpi\": \"%s\", \"bytes\": %zu, \"buckets\": %zu", n,
+           pg__comm_name(comm), total * sizeof *mem, n_buckets);
     for (int way = BARE; way < TINY; way++)
         printf(", \"%s\": %.9g", names[way], times[way]);
     printf(", \"latency\": %.9g, \"bandwidth\": %.9g}\n", latency,

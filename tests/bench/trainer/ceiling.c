@@ -55,9 +55,9 @@ static double products(void)
     pg__kernel *kernel;
     pg__needs needs;
     double least = INFINITY;
-    must(!pg__tape_value(&t, &shape, PG__REAL, PG__INPUT, 0, 0, &x, NULL) &&
-         !pg__tape_value(&t, &shape, PG__REAL, PG__PARAM, 0, 0, &w, NULL) &&
-         !pg__emit2(&t, PG__OP_dense, NULL, x, w, &y, NULL) &&
+    must(!pg__tape_value(&t, &shape, PG_ELEM_REAL, PG_INPUT, 0, 0, &x, NULL) &&
+         !pg__tape_value(&t, &shape, PG_ELEM_REAL, PG_PARAM, 0, 0, &w, NULL) &&
+         !pg__emit2(&t, PG_OP_dense, NULL, x, w, &y, NULL) &&
          !cpu->open(&dev, 0, &(pg__dev_opts){.n_threads = 1}, NULL) &&
          !cpu->prepare(&kernel, dev, &t, &t.insts[0], &needs, NULL));
     void *args[] = {numbers(SIDE * SIDE), numbers(SIDE * SIDE), numbers(SIDE * SIDE)};

@@ -51,9 +51,9 @@ static double now(void)
 
 static pg__val value(pg__tape *t, uint32_t rank, const uint64_t *d, pg__role role)
 {
-    pg__val v = PG__NO_VAL;
+    pg__val v = PG_NO_VAL;
     const pg__dims dims = pg__dims_of(rank, d);
-    (void)pg__tape_value(t, &dims, PG__REAL, role, 0, 0, &v, NULL);
+    (void)pg__tape_value(t, &dims, PG_ELEM_REAL, role, 0, 0, &v, NULL);
     return v;
 }
 
@@ -83,7 +83,7 @@ static double time_of(const pg__tape *t, uint32_t at, int direct)
         return best;
     for (uint32_t a = 0; a < i->n_in + i->n_out; a++) {
         const pg__val v = a < i->n_in ? pg__in(t, i, a) : pg__out(t, i, a - i->n_in);
-        args[a] = v == PG__NO_VAL ? NULL : numbers(pg__dims_elems(&t->values[v].shape));
+        args[a] = v == PG_NO_VAL ? NULL : numbers(pg__dims_elems(&t->values[v].shape));
     }
     void *scratch = pg__mem_aligned(needs.scratch_bytes);
     void *shared = pg__mem_aligned(needs.shared_bytes);
@@ -119,13 +119,13 @@ static void measure(const shape *s)
     const uint64_t wd[] = {s->kernel, s->kernel, s->in / s->groups, s->out};
     const uint64_t xd[] = {s->rows, s->size, s->size, s->in},
                    yd[] = {s->rows, small, small, s->out};
-    const pg__val x = value(&t, 4, xd, PG__INPUT), dy = value(&t, 4, yd, PG__INPUT);
-    const pg__val w = value(&t, 4, wd, PG__PARAM), b = value(&t, 1, &s->out, PG__PARAM);
+    const pg__val x = value(&t, 4, xd, PG_INPUT), dy = value(&t, 4, yd, PG_INPUT);
+    const pg__val w = value(&t, 4, wd, PG_PARAM), b = value(&t, 1, &s->out, PG_PARAM);
     const double flop = 2e-9 * (double)(s->rows * small * small * s->kernel * s->kernel * s->in *
                                         s->out / s->groups);
-    if (pg__emit3(&t, PG__OP_conv, &a, x, w, b, &y, NULL) ||
-        pg__emit2(&t, PG__OP_conv_dx, &a, dy, w, &x_grad, NULL) ||
-        pg__emit2(&t, PG__OP_conv_dw, &a, x, dy, w_grad, NULL))
+    if (pg__emit3(&t, PG_OP_conv, &a, x, w, b, &y, NULL) ||
+        pg__emit2(&t, PG_OP_conv_dx, &a, dy, w, &x_grad, NULL) ||
+        pg__emit2(&t, PG_OP_conv_dw, &a, x, dy, w_grad, NULL))
         return;
     printf("%-11s %3llu x %3llu^2 x %3llu -> %4llu %llux%llu/%llu ", s->name,
            (unsigned long long)s->rows, (unsigned long long)s->size, (unsigned long long)s->in,

@@ -30,7 +30,7 @@ static pg_status once(pg__comm *c, float *values, float *work, const size_t *n, 
     pg_status st = PG_OK;
     for (size_t k = 0; k < n_sums && st == PG_OK; values += n[k], work += n[k] / 2 + 16, k++) {
         sums[k] = (pg__comm_sum_of){
-            .mem = values, .n = n[k], .real_bytes = sizeof *values, .to = PG__TO_ALL, .work = work};
+            .mem = values, .n = n[k], .real_bytes = sizeof *values, .to = PG_TO_ALL, .work = work};
         st = pg__comm_sum_begin(c, &sums[k], "the sum", err);
     }
     return st == PG_OK ? pg__comm_sums_wait(c, sums, n_sums, "the sum", err) : st;

@@ -49,172 +49,168 @@ typedef struct bench {
 #define ALL_MEAN    ATTRS(pool, .rank = 2, .stride = {1, 1, 1}, .size = {8, 8, 1})
 
 static const bench benches[] = {
-    {"relu", PG__OP_act, ATTRS(act, PG__ACT_RELU, INFINITY, 0, 0), {S(32, 32, 32, 64)}, 0},
+    {"relu", PG_OP_act, ATTRS(act, PG_ACT_RELU, INFINITY, 0, 0), {S(32, 32, 32, 64)}, 0},
     {"relu",
-     PG__OP_act_grad,
-     ATTRS(act, PG__ACT_RELU, INFINITY, 0, 0),
+     PG_OP_act_grad,
+     ATTRS(act, PG_ACT_RELU, INFINITY, 0, 0),
      {S(32, 32, 32, 64), S(32, 32, 32, 64)},
      0},
-    {"gelu", PG__OP_act, ATTRS(act, PG__ACT_GELU, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"gelu", PG_OP_act, ATTRS(act, PG_ACT_GELU, 0, 0, 0), {S(8, 128, 1024)}, 0},
     {"gelu",
-     PG__OP_act_grad,
-     ATTRS(act, PG__ACT_GELU, 0, 0, 0),
+     PG_OP_act_grad,
+     ATTRS(act, PG_ACT_GELU, 0, 0, 0),
      {S(8, 128, 1024), S(8, 128, 1024)},
      0},
-    {"tanh", PG__OP_act, ATTRS(act, PG__ACT_TANH, 0, 0, 0), {S(8, 128, 1024)}, 0},
-    {"sigmoid", PG__OP_act, ATTRS(act, PG__ACT_SIGMOID, 0, 0, 0), {S(8, 128, 1024)}, 0},
-    {"swish", PG__OP_act, ATTRS(act, PG__ACT_SWISH, 0, 0, 0), {S(8, 128, 1024)}, 0},
-    {"", PG__OP_add, NULL, {S(16, 32, 32, 64), S(16, 32, 32, 64)}, 0},
-    {"add", PG__OP_binary, ATTRS(binary, PG__ADD), {S(8, 128, 256), S(1, 128, 256)}, 0},
-    {"multiply",
-     PG__OP_binary,
-     ATTRS(binary, PG__MULTIPLY),
-     {S(16, 32, 32, 64), S(16, 1, 1, 64)},
-     0},
-    {"", PG__OP_affine, ATTRS(affine, 0.5, 1), {S(16, 32, 32, 64)}, 0},
-    {"", PG__OP_bn_stats, NULL, {S(32, 32, 32, 64)}, 0},
-    {"deep", PG__OP_bn_stats, NULL, {S(32, 4, 4, 512)}, 0},
+    {"tanh", PG_OP_act, ATTRS(act, PG_ACT_TANH, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"sigmoid", PG_OP_act, ATTRS(act, PG_ACT_SIGMOID, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"swish", PG_OP_act, ATTRS(act, PG_ACT_SWISH, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"", PG_OP_add, NULL, {S(16, 32, 32, 64), S(16, 32, 32, 64)}, 0},
+    {"add", PG_OP_binary, ATTRS(binary, PG_ADD), {S(8, 128, 256), S(1, 128, 256)}, 0},
+    {"multiply", PG_OP_binary, ATTRS(binary, PG_MULTIPLY), {S(16, 32, 32, 64), S(16, 1, 1, 64)}, 0},
+    {"", PG_OP_affine, ATTRS(affine, 0.5, 1), {S(16, 32, 32, 64)}, 0},
+    {"", PG_OP_bn_stats, NULL, {S(32, 32, 32, 64)}, 0},
+    {"deep", PG_OP_bn_stats, NULL, {S(32, 4, 4, 512)}, 0},
     {"",
-     PG__OP_bn_apply,
+     PG_OP_bn_apply,
      ATTRS(bn, .epsilon = 1e-3),
      {S(32, 32, 32, 64), S(64), S(64), S(64), S(64)},
      0},
     {"",
-     PG__OP_bn_sums,
+     PG_OP_bn_sums,
      ATTRS(bn, .epsilon = 1e-3),
      {S(32, 32, 32, 64), S(32, 32, 32, 64), S(64), S(64)},
      0},
     {"",
-     PG__OP_bn_dx,
+     PG_OP_bn_dx,
      ATTRS(bn, .epsilon = 1e-3),
      {S(32, 32, 32, 64), S(32, 32, 32, 64), S(64), S(64), S(64), S(64), S(64), S(1)},
      0},
-    {"24x24x144", PG__OP_bn_stats, NULL, {S(8, 24, 24, 144)}, 0},
-    {"3x3x960", PG__OP_bn_stats, NULL, {S(8, 3, 3, 960)}, 0},
+    {"24x24x144", PG_OP_bn_stats, NULL, {S(8, 24, 24, 144)}, 0},
+    {"3x3x960", PG_OP_bn_stats, NULL, {S(8, 3, 3, 960)}, 0},
     {"24x24x144",
-     PG__OP_bn_sums,
+     PG_OP_bn_sums,
      ATTRS(bn, .epsilon = 1e-3),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144)},
      0},
     {"12x12x96",
-     PG__OP_bn_sums,
+     PG_OP_bn_sums,
      ATTRS(bn, .epsilon = 1e-3),
      {S(8, 12, 12, 96), S(8, 12, 12, 96), S(96), S(96)},
      0},
     {"3x3x960",
-     PG__OP_bn_sums,
+     PG_OP_bn_sums,
      ATTRS(bn, .epsilon = 1e-3),
      {S(8, 3, 3, 960), S(8, 3, 3, 960), S(960), S(960)},
      0},
     {"relu6",
-     PG__OP_bn_apply,
-     BN_ACT(PG__ACT_RELU, 6, 0, 0),
+     PG_OP_bn_apply,
+     BN_ACT(PG_ACT_RELU, 6, 0, 0),
      {S(8, 24, 24, 144), S(144), S(144), S(144), S(144)},
      0},
     {"relu6",
-     PG__OP_bn_sums,
-     BN_ACT(PG__ACT_RELU, 6, 0, 0),
+     PG_OP_bn_sums,
+     BN_ACT(PG_ACT_RELU, 6, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144), S(144), S(144)},
      0},
     {"relu6",
-     PG__OP_bn_dx,
-     BN_ACT(PG__ACT_RELU, 6, 0, 0),
+     PG_OP_bn_dx,
+     BN_ACT(PG_ACT_RELU, 6, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144), S(144), S(144), S(144), S(1)},
      0},
     {"swish",
-     PG__OP_bn_apply,
-     BN_ACT(PG__ACT_SWISH, 0, 0, 0),
+     PG_OP_bn_apply,
+     BN_ACT(PG_ACT_SWISH, 0, 0, 0),
      {S(8, 24, 24, 144), S(144), S(144), S(144), S(144)},
      0},
     {"swish",
-     PG__OP_bn_sums,
-     BN_ACT(PG__ACT_SWISH, 0, 0, 0),
+     PG_OP_bn_sums,
+     BN_ACT(PG_ACT_SWISH, 0, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144), S(144), S(144)},
      0},
     {"swish",
-     PG__OP_bn_dx,
-     BN_ACT(PG__ACT_SWISH, 0, 0, 0),
+     PG_OP_bn_dx,
+     BN_ACT(PG_ACT_SWISH, 0, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144), S(144), S(144), S(144), S(1)},
      0},
     {"24x24x144",
-     PG__OP_bn_apply,
+     PG_OP_bn_apply,
      ATTRS(bn, .epsilon = 1e-3),
      {S(8, 24, 24, 144), S(144), S(144), S(144), S(144)},
      0},
     {"24x24x144",
-     PG__OP_bn_dx,
+     PG_OP_bn_dx,
      ATTRS(bn, .epsilon = 1e-3),
      {S(8, 24, 24, 144), S(8, 24, 24, 144), S(144), S(144), S(144), S(144), S(144), S(1)},
      0},
-    {"relu6 alone", PG__OP_act, ATTRS(act, PG__ACT_RELU, 6, 0, 0), {S(8, 24, 24, 144)}, 0},
+    {"relu6 alone", PG_OP_act, ATTRS(act, PG_ACT_RELU, 6, 0, 0), {S(8, 24, 24, 144)}, 0},
     {"relu6 alone",
-     PG__OP_act_grad,
-     ATTRS(act, PG__ACT_RELU, 6, 0, 0),
+     PG_OP_act_grad,
+     ATTRS(act, PG_ACT_RELU, 6, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144)},
      0},
-    {"swish alone", PG__OP_act, ATTRS(act, PG__ACT_SWISH, 0, 0, 0), {S(8, 24, 24, 144)}, 0},
+    {"swish alone", PG_OP_act, ATTRS(act, PG_ACT_SWISH, 0, 0, 0), {S(8, 24, 24, 144)}, 0},
     {"swish alone",
-     PG__OP_act_grad,
-     ATTRS(act, PG__ACT_SWISH, 0, 0, 0),
+     PG_OP_act_grad,
+     ATTRS(act, PG_ACT_SWISH, 0, 0, 0),
      {S(8, 24, 24, 144), S(8, 24, 24, 144)},
      0},
-    {"max 2x2", PG__OP_pool, MAX2, {S(32, 32, 32, 64)}, 0},
-    {"max 2x2", PG__OP_pool_grad, MAX2, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
-    {"max 2x2, 20", PG__OP_pool_grad, MAX2, {S(32, 32, 32, 20), S(32, 16, 16, 20)}, 0},
-    {"max 3x3", PG__OP_pool, MAX3, {S(32, 32, 32, 64)}, 0},
-    {"max 3x3", PG__OP_pool_grad, MAX3, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
-    {"mean of all", PG__OP_pool, ALL_MEAN, {S(32, 8, 8, 512)}, 0},
-    {"mean of all", PG__OP_pool_grad, ALL_MEAN, {{0}, S(32, 1, 1, 512)}, 0},
-    {"channels", PG__OP_concat, ATTRS(concat, 3), {S(4, 128, 128, 32), S(4, 128, 128, 32)}, 0},
-    {"cut", PG__OP_pad, ATTRS(pad, {0, 0, 0, -32}, {0, 0, 0, 0}), {S(4, 128, 128, 64)}, 0},
-    {"a few channels", PG__OP_concat, ATTRS(concat, 3), {S(8, 12, 12, 256), S(8, 12, 12, 32)}, 0},
-    {"a few cut off", PG__OP_pad, ATTRS(pad, {0}, {0, 0, 0, -32}), {S(8, 12, 12, 288)}, 0},
-    {"a few cut out", PG__OP_pad, ATTRS(pad, {0, 0, 0, -256}, {0}), {S(8, 12, 12, 288)}, 0},
-    {"around", PG__OP_pad, ATTRS(pad, {0, 1, 1, 0}, {0, 1, 1, 0}), {S(16, 32, 32, 64)}, 0},
-    {"nearest", PG__OP_resize, ATTRS(resize, 2, 0, {2, 2}), {S(4, 64, 64, 64)}, 0},
-    {"nearest", PG__OP_resize_grad, ATTRS(resize, 2, 0, {2, 2}), {S(4, 128, 128, 64)}, 0},
-    {"bilinear", PG__OP_resize, ATTRS(resize, 2, 1, {2, 2}), {S(4, 64, 64, 64)}, 0},
-    {"bilinear", PG__OP_resize_grad, ATTRS(resize, 2, 1, {2, 2}), {S(4, 128, 128, 64)}, 0},
-    {"", PG__OP_softmax, NULL, {S(64, 128, 128)}, 0},
-    {"", PG__OP_softmax_grad, NULL, {S(64, 128, 128), S(64, 128, 128)}, 0},
-    {"", PG__OP_layer_norm, ATTRS(layer_norm, 1, 1e-6), {S(8, 128, 256), S(256), S(256)}, 0},
+    {"max 2x2", PG_OP_pool, MAX2, {S(32, 32, 32, 64)}, 0},
+    {"max 2x2", PG_OP_pool_grad, MAX2, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
+    {"max 2x2, 20", PG_OP_pool_grad, MAX2, {S(32, 32, 32, 20), S(32, 16, 16, 20)}, 0},
+    {"max 3x3", PG_OP_pool, MAX3, {S(32, 32, 32, 64)}, 0},
+    {"max 3x3", PG_OP_pool_grad, MAX3, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
+    {"mean of all", PG_OP_pool, ALL_MEAN, {S(32, 8, 8, 512)}, 0},
+    {"mean of all", PG_OP_pool_grad, ALL_MEAN, {{0}, S(32, 1, 1, 512)}, 0},
+    {"channels", PG_OP_concat, ATTRS(concat, 3), {S(4, 128, 128, 32), S(4, 128, 128, 32)}, 0},
+    {"cut", PG_OP_pad, ATTRS(pad, {0, 0, 0, -32}, {0, 0, 0, 0}), {S(4, 128, 128, 64)}, 0},
+    {"a few channels", PG_OP_concat, ATTRS(concat, 3), {S(8, 12, 12, 256), S(8, 12, 12, 32)}, 0},
+    {"a few cut off", PG_OP_pad, ATTRS(pad, {0}, {0, 0, 0, -32}), {S(8, 12, 12, 288)}, 0},
+    {"a few cut out", PG_OP_pad, ATTRS(pad, {0, 0, 0, -256}, {0}), {S(8, 12, 12, 288)}, 0},
+    {"around", PG_OP_pad, ATTRS(pad, {0, 1, 1, 0}, {0, 1, 1, 0}), {S(16, 32, 32, 64)}, 0},
+    {"nearest", PG_OP_resize, ATTRS(resize, 2, 0, {2, 2}), {S(4, 64, 64, 64)}, 0},
+    {"nearest", PG_OP_resize_grad, ATTRS(resize, 2, 0, {2, 2}), {S(4, 128, 128, 64)}, 0},
+    {"bilinear", PG_OP_resize, ATTRS(resize, 2, 1, {2, 2}), {S(4, 64, 64, 64)}, 0},
+    {"bilinear", PG_OP_resize_grad, ATTRS(resize, 2, 1, {2, 2}), {S(4, 128, 128, 64)}, 0},
+    {"", PG_OP_softmax, NULL, {S(64, 128, 128)}, 0},
+    {"", PG_OP_softmax_grad, NULL, {S(64, 128, 128), S(64, 128, 128)}, 0},
+    {"", PG_OP_layer_norm, ATTRS(layer_norm, 1, 1e-6), {S(8, 128, 256), S(256), S(256)}, 0},
     {"",
-     PG__OP_layer_norm_grad,
+     PG_OP_layer_norm_grad,
      ATTRS(layer_norm, 1, 1e-6),
      {S(8, 128, 256), S(8, 128, 256), S(256), S(8, 128), S(8, 128)},
      0},
     {"",
-     PG__OP_dropout,
+     PG_OP_dropout,
      ATTRS(dropout, 0.5, 7, 0, S(16, 32, 32, 64), 0),
-     {S(16, 32, 32, 64), S(PG__STEP_N)},
+     {S(16, 32, 32, 64), S(PG_STEP_N)},
      2},
     {"1000 classes",
-     PG__OP_loss,
-     ATTRS(loss, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+     PG_OP_loss,
+     ATTRS(loss, .kind = PG_LOSS_sparse_categorical_crossentropy, .logits = 1),
      {S(64, 1000), S(64), {0}, S(1)},
      2},
     {"1000 classes",
-     PG__OP_loss_grad,
-     ATTRS(loss, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+     PG_OP_loss_grad,
+     ATTRS(loss, .kind = PG_LOSS_sparse_categorical_crossentropy, .logits = 1),
      {S(64, 1000), S(64), {0}, S(1)},
      2},
     {"pixels",
-     PG__OP_loss,
-     ATTRS(loss, .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+     PG_OP_loss,
+     ATTRS(loss, .kind = PG_LOSS_binary_crossentropy, .logits = 1),
      {S(4, 128, 128, 1), S(4, 128, 128, 1), {0}, S(1)},
      0},
     {"pixels",
-     PG__OP_loss_grad,
-     ATTRS(loss, .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+     PG_OP_loss_grad,
+     ATTRS(loss, .kind = PG_LOSS_binary_crossentropy, .logits = 1),
      {S(4, 128, 128, 1), S(4, 128, 128, 1), {0}, S(1)},
      0},
-    {"", PG__OP_embedding, NULL, {S(8, 128), S(30522, 256)}, 1},
-    {"", PG__OP_embedding_dw, NULL, {S(8, 128), S(8, 128, 256), S(30522, 256)}, 1},
-    {"rows", PG__OP_sum_to, ATTRS(spread, S(1, 128, 256)), {S(8, 128, 256)}, 0},
-    {"all but channels", PG__OP_sum_to, ATTRS(spread, S(64)), {S(16, 32, 32, 64)}, 0},
-    {"", PG__OP_spread, ATTRS(spread, S(16, 32, 32, 64)), {S(16, 1, 1, 64)}, 0},
-    {"heads", PG__OP_transpose, ATTRS(transpose, {0, 2, 1, 3}), {S(8, 128, 4, 64)}, 0},
-    {"last two", PG__OP_transpose, ATTRS(transpose, {0, 2, 1}), {S(8, 128, 256)}, 0},
+    {"", PG_OP_embedding, NULL, {S(8, 128), S(30522, 256)}, 1},
+    {"", PG_OP_embedding_dw, NULL, {S(8, 128), S(8, 128, 256), S(30522, 256)}, 1},
+    {"rows", PG_OP_sum_to, ATTRS(spread, S(1, 128, 256)), {S(8, 128, 256)}, 0},
+    {"all but channels", PG_OP_sum_to, ATTRS(spread, S(64)), {S(16, 32, 32, 64)}, 0},
+    {"", PG_OP_spread, ATTRS(spread, S(16, 32, 32, 64)), {S(16, 1, 1, 64)}, 0},
+    {"heads", PG_OP_transpose, ATTRS(transpose, {0, 2, 1, 3}), {S(8, 128, 4, 64)}, 0},
+    {"last two", PG_OP_transpose, ATTRS(transpose, {0, 2, 1}), {S(8, 128, 256)}, 0},
 };
 
 static double now(void)
@@ -256,7 +252,7 @@ static void *memory_of(const bench *b, size_t k, const pg__value *v)
 static int is_unwanted(const pg__inst *i)
 {
     const pg__bn_attrs *a = i->attrs;
-    return i->op == pg__op_of(PG__OP_bn_sums) && (!a->has_act || a->act.kind == PG__ACT_RELU);
+    return i->op == pg__op_of(PG_OP_bn_sums) && (!a->has_act || a->act.kind == PG_ACT_RELU);
 }
 
 /* Bytes that are read and written once. */
@@ -264,7 +260,7 @@ static double bytes_of(const pg__tape *t, const pg__inst *i)
 {
     double n = 0;
     for (uint32_t k = 0; k < i->n_in; k++)
-        n += pg__in(t, i, k) != PG__NO_VAL
+        n += pg__in(t, i, k) != PG_NO_VAL
                  ? (double)pg__dims_elems(&t->values[pg__in(t, i, k)].shape)
                  : 0;
     for (uint32_t k = is_unwanted(i) ? 1 : 0; k < i->n_out; k++)
@@ -285,7 +281,7 @@ static double least_time(const pg__tape *t, const char *isa, void *const *mem)
     must(cpu->prepare(&kernel, dev, t, i, &needs, NULL), i->op->name);
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
-        args[k] = v != PG__NO_VAL ? mem[v] : NULL;
+        args[k] = v != PG_NO_VAL ? mem[v] : NULL;
     }
     if (is_unwanted(i))
         args[i->n_in] = NULL;
@@ -327,17 +323,17 @@ static void measure(const bench *b)
     pg__val in[MAX_IN], out[MAX_IN];
     size_t n_in = 0;
     for (size_t k = 0; k < MAX_IN; k++) {
-        in[k] = PG__NO_VAL;
+        in[k] = PG_NO_VAL;
         if (b->in[k].rank == 0)
             continue;
         n_in = k + 1;
         const pg__dims scalar = {.rank = 0};
         const pg__dims *shape = b->in[k].rank == 1 && b->in[k].d[0] == 1 ? &scalar : &b->in[k];
-        must(pg__tape_value(&t, shape, b->ids == (int)k + 1 ? PG__INT : PG__REAL, PG__INPUT, 0, 0,
-                            &in[k], NULL),
+        must(pg__tape_value(&t, shape, b->ids == (int)k + 1 ? PG_ELEM_INT : PG_ELEM_REAL, PG_INPUT,
+                            0, 0, &in[k], NULL),
              b->note);
     }
-    if (b->kind == PG__OP_bn_dx) /* its last operands are there in name */
+    if (b->kind == PG_OP_bn_dx) /* its last operands are there in name */
         n_in = MAX_IN;
     must(pg__emit(&t, b->kind, b->attrs, in, n_in, out, NULL), pg__op_of(b->kind)->name);
     void **mem = pg__mem_array(t.n_values, sizeof *mem);
@@ -349,7 +345,7 @@ static void measure(const bench *b)
     }
     const double bytes = bytes_of(&t, &t.insts[0]);
     printf("%-16s %-18s %8.2f", t.insts[0].op->name, b->note, bytes / 1e6);
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa))
             printf(" %9.1f", least_time(&t, pg__isa_name((pg__isa)isa), mem));
     printf(" %9.1f\n", copy_time(bytes));
@@ -362,7 +358,7 @@ static void measure(const bench *b)
 int main(int argc, char **argv)
 {
     printf("%-16s %-18s %8s", "operation", "", "MB");
-    for (int isa = 0; isa < PG__N_ISAS; isa++)
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa))
             printf(" %9s", pg__isa_name((pg__isa)isa));
     printf(" %9s\n", "copy");

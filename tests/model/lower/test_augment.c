@@ -18,7 +18,7 @@ static void run(pg__op_kind kind, const void *attrs, pg__arg a, pg__arg b, pg__a
 /* rows x columns numbers of a step; row: the first of the batch's rows. */
 static float *drawn(uint64_t rows, uint64_t columns, uint64_t row, int32_t step, int rows_share)
 {
-    int32_t state[PG__STEP_N] = {[PG__STEP_SEED] = 5, [PG__STEP_COUNT] = step};
+    int32_t state[PG_STEP_N] = {[PG_STEP_SEED] = 5, [PG_STEP_COUNT] = step};
     const pg__uniform_attrs a = {.to = {.rank = 2, .d = {rows, columns}},
                                  .stream = 3,
                                  .rows_share = rows_share,
@@ -26,8 +26,8 @@ static float *drawn(uint64_t rows, uint64_t columns, uint64_t row, int32_t step,
                                  .high = {3, 2.5}};
     float *v = calloc(rows * columns, sizeof *v);
     assert_non_null(v);
-    state[PG__STEP_ROW] = (int32_t)row;
-    run(PG__OP_uniform, &a, (pg__arg){.p = state}, (pg__arg){.p = NULL},
+    state[PG_STEP_ROW] = (int32_t)row;
+    run(PG_OP_uniform, &a, (pg__arg){.p = state}, (pg__arg){.p = NULL},
         (pg__arg){.shape = &a.to, .p = v, .n = rows * columns});
     return v;
 }
@@ -74,14 +74,14 @@ static void mirrors_about_every_second_image(void **state)
                        down[6] = {4, 5, 6, 1, 2, 3}, both[6] = {6, 5, 4, 3, 2, 1};
     const pg__dims x = {.rank = 4, .d = {1, 2, 3, 1}}, n = {.rank = 2, .d = {1, 2}};
     const pg__warp_attrs a = {
-        .kind = PG__WARP_FLIP, .fill = PG__FILL_NEAREST, .nearest = 1, .size = {2, 3}};
+        .kind = PG_WARP_FLIP, .fill = PG_FILL_NEAREST, .nearest = 1, .size = {2, 3}};
     size_t seen[4] = {0};
     float *u = drawn(N_ROWS, 1, 0, 1, 0);
     (void)state;
     for (size_t i = 0; i + 1 < N_ROWS; i += 2) {
         float y[6], by[2] = {(u[i] + 1) / 4, (u[i + 1] + 1) / 4}, from[6];
         memcpy(from, image, sizeof from);
-        run(PG__OP_warp, &a, (pg__arg){&x, from, 6}, (pg__arg){&n, by, 2}, (pg__arg){&x, y, 6});
+        run(PG_OP_warp, &a, (pg__arg){&x, from, 6}, (pg__arg){&n, by, 2}, (pg__arg){&x, y, 6});
         const size_t which = (by[0] < 0.5F ? 1u : 0u) + (by[1] < 0.5F ? 2u : 0u);
         const float *const want[] = {image, across, down, both};
         assert_memory_equal(y, want[which], sizeof y);
@@ -97,13 +97,13 @@ static void crops_begin_at_every_cell_alike(void **state)
     const pg__dims x = {.rank = 4, .d = {1, 1, 7, 1}}, y = {.rank = 4, .d = {1, 1, 3, 1}};
     const pg__dims n = {.rank = 2, .d = {1, 2}};
     const pg__warp_attrs a = {
-        .kind = PG__WARP_CROP, .fill = PG__FILL_NEAREST, .nearest = 1, .size = {1, 3}};
+        .kind = PG_WARP_CROP, .fill = PG_FILL_NEAREST, .nearest = 1, .size = {1, 3}};
     size_t seen[5] = {0};
     float *u = drawn(N_ROWS, 1, 0, 1, 0);
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         float image[7] = {0, 1, 2, 3, 4, 5, 6}, part[3], by[2] = {(u[i] + 1) / 4 * 5, 0};
-        run(PG__OP_warp, &a, (pg__arg){&x, image, 7}, (pg__arg){&n, by, 2}, (pg__arg){&y, part, 3});
+        run(PG_OP_warp, &a, (pg__arg){&x, image, 7}, (pg__arg){&n, by, 2}, (pg__arg){&y, part, 3});
         assert_true(part[0] <= 4 && part[1] == part[0] + 1 && part[2] == part[0] + 2);
         seen[(size_t)part[0]]++;
     }
@@ -141,7 +141,7 @@ static bounds bounds_of(const char *class_name, const char *config, const char *
                   &err) != PG_OK)
         fail_msg("%s: %s", class_name, err.msg);
     for (uint32_t i = 0; i < low.tape.n_insts; i++)
-        if (low.tape.insts[i].op == pg__op_of(PG__OP_uniform)) {
+        if (low.tape.insts[i].op == pg__op_of(PG_OP_uniform)) {
             const pg__uniform_attrs *a = low.tape.insts[i].attrs;
             b = (bounds){
                 (int)a->to.d[1], a->rows_share, {a->low[0], a->low[1]}, {a->high[0], a->high[1]}};

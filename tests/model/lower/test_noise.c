@@ -56,7 +56,7 @@ static void gaussian_noise_is_added(void **state)
     for (size_t k = 0; k < 2; k++) {
         double *x = numbers(), mean, variance;
         lowered_layer l = lower_one(all[k][0], "7", all[k][1], "2.15", ROWS, 1);
-        const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG__OP_normal);
+        const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG_OP_normal);
         for (size_t i = 0; i < N; i++)
             near(y[i], x[i] + 0.25 * drawn[i], 1e-15);
         for (size_t i = 0; i < N; i++)
@@ -75,7 +75,7 @@ static void gaussian_dropout_multiplies(void **state)
     for (size_t k = 2; k < 4; k++) {
         double *x = numbers(), mean, variance;
         lowered_layer l = lower_one(all[k][0], "7", all[k][1], "2.15", ROWS, 1);
-        const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG__OP_normal);
+        const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG_OP_normal);
         for (size_t i = 0; i < N; i++)
             near(y[i], x[i] * (1 + 0.5 * drawn[i]), 1e-14); /* sqrt(0.2 / 0.8) */
         for (size_t i = 0; i < N; i++)
@@ -96,7 +96,7 @@ static void alpha_dropout_keeps_mean_and_variance(void **state)
     size_t n_dropped = 0;
     (void)state;
     lowered_layer l = lower_one(all[4][0], "7", all[4][1], "3.6", ROWS, 1);
-    const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG__OP_dropout);
+    const double *y = compute(&l, x, 5, NULL), *drawn = result_of(&l, PG_OP_dropout);
     for (size_t i = 0; i < N; i++) {
         near(y[i], a * (drawn[i] == 0 ? alpha : x[i]) + b, 1e-14);
         n_dropped += drawn[i] == 0;

@@ -40,7 +40,7 @@ static const char *lowered(const char *text)
     if (st == PG_OK)
         st = pg__lower(&low, &opts, &err);
     for (uint32_t i = 0; st == PG_OK && i < low.tape.n_insts; i++)
-        if (low.tape.insts[i].op == pg__op_of(PG__OP_act))
+        if (low.tape.insts[i].op == pg__op_of(PG_OP_act))
             slope = ((const pg__act_attrs *)low.tape.insts[i].attrs)->b;
     snprintf(told, sizeof told, "%s%s%s", st == PG_OK ? "" : err.msg, err.detail[0] ? ": " : "",
              st == PG_OK ? PG_SHAPE(&low.tape.values[low.outputs[0]].shape) : err.detail);
@@ -172,7 +172,8 @@ static void arguments_are_computed_or_refused(void **state)
     tf_keras("nn.bias_add", "[\"i\",0,0,{\"bias\":[1,2,3],\"data_format\":\"NCHW\"}]",
              "f: nn.bias_add with \"data_format\"");
     tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":0.1}]", "(5, 4, 6, 3)");
-    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":[\"i\",0,0]}]", "a slope that is not a number");
+    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":[\"i\",0,0]}]",
+             "a slope that is not a number");
     tf_keras("transpose", "[\"i\",0,0,{\"perm\":[0,3,1,2],\"conjugate\":false}]", "(5, 3, 4, 6)");
     keras3("GetItem", "\"name\":\"f\"",
            TENSOR("i") ",[{\"class_name\":\"__slice__\",\"config\":{\"start\":null,\"stop\":null,"

@@ -44,7 +44,7 @@ static const pg__inst *next_inst(const pg__tape *t, uint32_t *at)
 {
     while (*at < t->n_insts) {
         const pg__inst *i = &t->insts[(*at)++];
-        if (i->op != pg__op_of(PG__OP_reshape) && i->op != pg__op_of(PG__OP_transpose))
+        if (i->op != pg__op_of(PG_OP_reshape) && i->op != pg__op_of(PG_OP_transpose))
             return i;
     }
     return NULL;
@@ -55,15 +55,15 @@ static int same_attrs(const pg__inst *i, const pg__inst *j)
 {
     if (!i->attrs || !j->attrs)
         return i->attrs == j->attrs;
-    if (i->op == pg__op_of(PG__OP_dropout)) {
+    if (i->op == pg__op_of(PG_OP_dropout)) {
         const pg__dropout_attrs *a = i->attrs, *b = j->attrs;
         return a->rate == b->rate && pg__dims_equal(&a->noise, &b->noise);
     }
-    if (i->op == pg__op_of(PG__OP_bn_apply) || i->op == pg__op_of(PG__OP_bn_var)) {
+    if (i->op == pg__op_of(PG_OP_bn_apply) || i->op == pg__op_of(PG_OP_bn_var)) {
         const pg__bn_attrs *a = i->attrs, *b = j->attrs;
         return a->epsilon == b->epsilon && a->correction == b->correction;
     }
-    if (i->op == pg__op_of(PG__OP_conv) || i->op == pg__op_of(PG__OP_conv_dx)) {
+    if (i->op == pg__op_of(PG_OP_conv) || i->op == pg__op_of(PG_OP_conv_dx)) {
         const pg__conv_attrs *a = i->attrs, *b = j->attrs;
         return a->rank == b->rank &&
                memcmp(&a->groups, &b->groups, sizeof *a - offsetof(pg__conv_attrs, groups)) == 0;
@@ -343,12 +343,12 @@ static void dropout_is_nothing_without_a_rate(void **state)
     lowered_layer l = lower_with("Dropout", STEPS, "\"rate\":0.0", "2.15", 4);
     assert_ok(l.st);
     assert_int_equal(l.low.outputs[0], l.low.inputs[0]);
-    assert_int_equal(l.low.step, PG__NO_VAL);
+    assert_int_equal(l.low.step, PG_NO_VAL);
     drop(&l);
     l = lower_with("Dropout", STEPS, "\"rate\":0.5", "2.15", 4);
     assert_ok(l.st);
     assert_int_equal(l.low.tape.n_insts, 1);
-    assert_int_not_equal(l.low.step, PG__NO_VAL);
+    assert_int_not_equal(l.low.step, PG_NO_VAL);
     drop(&l);
 }
 

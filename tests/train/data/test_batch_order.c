@@ -31,7 +31,7 @@ static void an_epoch_is_one_pass(void **state)
     (void)state;
     assert_course(
         &(pg__batch_order_opts){
-            .n_train = 5, .batch_size = 2, .epochs = 2, .shuffling = PG__SHUFFLE_NONE},
+            .n_train = 5, .batch_size = 2, .epochs = 2, .shuffling = PG_SHUFFLE_NONE},
         "0 1|2 3|4/0 1|2 3|4/");
 }
 
@@ -40,7 +40,7 @@ static void steps_cut_an_endless_stream(void **state)
     (void)state; /* as Keras 2.15: 8 rows, batches of 2, 3 steps */
     assert_course(
         &(pg__batch_order_opts){
-            .n_train = 8, .batch_size = 2, .epochs = 2, .steps = 3, .shuffling = PG__SHUFFLE_NONE},
+            .n_train = 8, .batch_size = 2, .epochs = 2, .steps = 3, .shuffling = PG_SHUFFLE_NONE},
         "0 1|2 3|4 5/6 7|0 1|2 3/");
 }
 
@@ -54,7 +54,7 @@ static void validation_begins_at_its_first_row(void **state)
                                           .steps = 1,
                                           .val_steps = 2,
                                           .val_every = 2,
-                                          .shuffling = PG__SHUFFLE_NONE},
+                                          .shuffling = PG_SHUFFLE_NONE},
                   "0 1/2 3(0 1)(2 3)/0 1/");
 }
 
@@ -86,7 +86,7 @@ static void whole_batches_leave_the_rest_out(void **state)
                                           .batch_size = 2,
                                           .epochs = 2,
                                           .whole_only = 1,
-                                          .shuffling = PG__SHUFFLE_NONE},
+                                          .shuffling = PG_SHUFFLE_NONE},
                   "0 1|2 3/0 1|2 3/");
 }
 
@@ -98,7 +98,7 @@ static void every_row_comes_once_in_another_order_each_epoch(void **state)
                                         .epochs = 2,
                                         .seed = 3,
                                         .shuffling =
-                                            by_block ? PG__SHUFFLE_BATCHES : PG__SHUFFLE_ROWS};
+                                            by_block ? PG_SHUFFLE_BATCHES : PG_SHUFFLE_ROWS};
         uint64_t rows[5], seen[46];
         size_t n = 0, in_place = 0;
         pg__turn turn;

@@ -86,7 +86,7 @@ static void sets_of_a_file_are_told_apart(void **state)
     assert_ok(pg_data_arrays(&d, arrays, 4, NULL));
     assert_int_equal(pg_data_n_notes(d), 0);
     for (int again = 0; again < 2; again++) {
-        ends.use = PG__FOR_TRAINING;
+        ends.use = PG_FOR_TRAINING;
         assert_ok(pg__data_bind(d, &ends, &err));
         assert_array(d, "x0", six, 6);
         assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
@@ -94,13 +94,13 @@ static void sets_of_a_file_are_told_apart(void **state)
         assert_non_null(strstr(pg_data_note(d, 0), "\"x_train\" (3\xC3\x97"
                                                    "2 float32) is the input"));
         assert_null(pg_data_note(d, 1));
-        ends.use = PG__FOR_EVALUATION;
+        ends.use = PG_FOR_EVALUATION;
         assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
         assert_string_equal(advice_of(&err),
                             "choose-data x=x_train y=y_train or x=x_test y=y_test");
         assert_non_null(strstr(err.detail, "x_test: 1\xC3\x97"
                                            "2 float32"));
-        ends.use = PG__FOR_VALIDATION;
+        ends.use = PG_FOR_VALIDATION;
         assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
     }
     assert_true(pg_data_has_set(d, "train") && pg_data_has_set(d, "test"));
@@ -282,7 +282,7 @@ static void rows_come_in_the_order_asked_for(void **state)
     write_pair();
     pg_data *d = open_list("x.npy", "y.npy");
     assert_ok(pg__data_bind(d, &ends, NULL));
-    assert_ok(pg__array_read(pg__data_find(d, "x0"), rows, 4, PG__AS_F32, got, NULL, NULL));
+    assert_ok(pg__array_read(pg__data_find(d, "x0"), rows, 4, PG_AS_F32, got, NULL, NULL));
     assert_memory_equal(got, want, sizeof want);
     pg_data_close(d);
 }
@@ -307,11 +307,11 @@ static void every_type_is_converted(void **state)
         memcpy(raw, cases[i].dtype == PG_F64 ? (const void *)&v : (const void *)&whole, 8);
         if (cases[i].dtype == PG_F32)
             memcpy(raw, &f, sizeof f);
-        assert_int_equal(pg__cast_values(&as_float, PG__AS_F32, raw, cases[i].dtype, 1), 1);
-        assert_int_equal(pg__cast_values(&as_double, PG__AS_F64, raw, cases[i].dtype, 1), 1);
+        assert_int_equal(pg__cast_values(&as_float, PG_AS_F32, raw, cases[i].dtype, 1), 1);
+        assert_int_equal(pg__cast_values(&as_double, PG_AS_F64, raw, cases[i].dtype, 1), 1);
         assert_true(as_float == f);
         assert_true(as_double == v);
-        assert_int_equal(pg__cast_values(&as_int, PG__AS_I32, raw, cases[i].dtype, 1),
+        assert_int_equal(pg__cast_values(&as_int, PG_AS_I32, raw, cases[i].dtype, 1),
                          (double)whole == v);
         assert_true(as_int == whole || (double)whole != v);
     }
@@ -332,10 +332,9 @@ static void what_is_no_integer_of_32_bits_is_named(void **state)
     assert_ok(pg_data_open(&d, in_dir("f.npy").s, NULL));
     assert_ok(pg__data_bind(d, &ends, NULL));
     assert_fails(PG_E_MISMATCH,
-                 pg__array_read(pg__data_find(d, "x0"), rows, 2, PG__AS_I32, got, NULL, &err),
-                 &err);
+                 pg__array_read(pg__data_find(d, "x0"), rows, 2, PG_AS_I32, got, NULL, &err), &err);
     assert_non_null(strstr(err.msg, "row 1 holds 2.5"));
-    assert_int_equal(pg__cast_values(got, PG__AS_I32, &(int64_t){INT64_C(1) << 32}, PG_I64, 1), 0);
+    assert_int_equal(pg__cast_values(got, PG_AS_I32, &(int64_t){INT64_C(1) << 32}, PG_I64, 1), 0);
     pg_data_close(d);
 }
 
@@ -352,8 +351,7 @@ static void a_file_that_shrinks_is_one_clear_error(void **state)
     assert_ok(pg__data_bind(d, &ends, NULL));
     assert_int_equal(truncate(in_dir("x.npy").s, 130), 0);
     assert_fails(PG_E_FORMAT,
-                 pg__array_read(pg__data_find(d, "x0"), rows, 1, PG__AS_F32, got, NULL, &err),
-                 &err);
+                 pg__array_read(pg__data_find(d, "x0"), rows, 1, PG_AS_F32, got, NULL, &err), &err);
     assert_non_null(strstr(err.msg, "x.npy: "));
     pg_data_close(d);
 }
@@ -386,7 +384,7 @@ static void reading_stops_when_it_is_told_to(void **state)
     pg_data *d = open_list("x.npy", "y.npy");
     assert_ok(pg__data_bind(d, &ends, NULL));
     assert_fails(PG_E_CANCELLED,
-                 pg__array_read(pg__data_find(d, "x0"), rows, 1, PG__AS_F32, got, &stop, &err),
+                 pg__array_read(pg__data_find(d, "x0"), rows, 1, PG_AS_F32, got, &stop, &err),
                  &err);
     pg_data_close(d);
 }

@@ -131,7 +131,7 @@ static void damaged_pictures_are_named(void **state)
         assert_ok(pg_data_open(&d, in_dir("p").s, &err));
         assert_ok(pg__data_bind(d, &ends, &err));
         const pg_status st = pg__array_read(pg__data_find(d, "x0"), (const uint64_t[]){0}, 1,
-                                            PG__AS_F32, row, NULL, &err);
+                                            PG_AS_F32, row, NULL, &err);
         assert_true(st == PG_E_FORMAT || st == PG_E_UNKNOWN || st == PG_E_UNSUPPORTED);
         assert_non_null(strstr(err.msg, words[i]));
         pg_data_close(d);

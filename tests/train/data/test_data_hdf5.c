@@ -45,7 +45,7 @@ static void rows_of_chunks_and_of_one_piece_are_the_same(void **state)
             fail_msg("%s", err.msg);
         assert_array(d, "x0", x, ROWS * COLUMNS);
         assert_array(d, "y0", y, ROWS);
-        assert_ok(pg__array_read(pg__data_find(d, "x0"), rows, 2, PG__AS_F64, got, NULL, NULL));
+        assert_ok(pg__array_read(pg__data_find(d, "x0"), rows, 2, PG_AS_F64, got, NULL, NULL));
         assert_memory_equal(got, x + 48 * COLUMNS, COLUMNS * sizeof *x);
         assert_memory_equal(got + COLUMNS, x + 6 * COLUMNS, COLUMNS * sizeof *x);
         pg_data_close(d);

@@ -47,7 +47,7 @@ static void a_seed_makes_the_same_rows_in_any_order(void **state)
     pg_data *d = made_up(5, 1), *same = made_up(5, 1), *other = made_up(5, 2);
     double *v = read_all(pg__data_find(d, "x0"), &n), *w = read_all(pg__data_find(other, "x0"), &n);
     assert_memory_not_equal(v, w, n * sizeof *v);
-    assert_ok(pg__array_read(pg__data_find(same, "x0"), some, 2, PG__AS_F32, two, NULL, NULL));
+    assert_ok(pg__array_read(pg__data_find(same, "x0"), some, 2, PG_AS_F32, two, NULL, NULL));
     for (size_t i = 0; i < ROW; i++) {
         assert_true(two[i] == (float)v[3 * ROW + i]);
         assert_true(two[ROW + i] == (float)v[i]);

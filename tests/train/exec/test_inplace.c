@@ -16,27 +16,27 @@ typedef struct chain {
     pg__val host[MANY];
 } chain;
 
-static const pg__act_attrs relu = {PG__ACT_RELU, INFINITY, 0, 0};
+static const pg__act_attrs relu = {PG_ACT_RELU, INFINITY, 0, 0};
 
 static pg__val input_of(chain *c)
 {
     const pg__dims shape = {2, {2, 3}};
     pg__val v;
-    assert_ok(pg__tape_value(&c->tape, &shape, PG__REAL, PG__INPUT, 0, 0, &v, NULL));
+    assert_ok(pg__tape_value(&c->tape, &shape, PG_ELEM_REAL, PG_INPUT, 0, 0, &v, NULL));
     return v;
 }
 
 static pg__val act(chain *c, pg__val x)
 {
     pg__val y;
-    assert_ok(pg__emit1(&c->tape, PG__OP_act, &relu, x, &y, NULL));
+    assert_ok(pg__emit1(&c->tape, PG_OP_act, &relu, x, &y, NULL));
     return y;
 }
 
 static pg__val add(chain *c, pg__val a, pg__val b)
 {
     pg__val y;
-    assert_ok(pg__emit2(&c->tape, PG__OP_add, NULL, a, b, &y, NULL));
+    assert_ok(pg__emit2(&c->tape, PG_OP_add, NULL, a, b, &y, NULL));
     return y;
 }
 
@@ -48,7 +48,7 @@ static void settle(chain *c, pg__val kept)
     for (pg__val v = 0; v < t->n_values; v++) {
         c->first[v] = UINT32_MAX;
         c->last[v] = 0;
-        c->in_arena[v] = t->values[v].role == PG__TEMP;
+        c->in_arena[v] = t->values[v].role == PG_TEMP;
     }
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
@@ -126,8 +126,8 @@ static void a_reshape_is_the_memory_of_its_root(void **state)
     const pg__val x = input_of(&c), a = act(&c, x);
     pg__val r;
     (void)state;
-    assert_ok(pg__emit1(&c.tape, PG__OP_reshape, &flat, a, &r, NULL));
-    assert_int_not_equal(c.tape.values[r].alias, PG__NO_VAL);
+    assert_ok(pg__emit1(&c.tape, PG_OP_reshape, &flat, a, &r, NULL));
+    assert_int_not_equal(c.tape.values[r].alias, PG_NO_VAL);
     const pg__val b = act(&c, r);
     settle(&c, b);
     c.in_arena[r] = 0;

@@ -120,7 +120,7 @@ static void older_keras_trained_them_so(void **state)
 /* With every build of the CPU's kernels that this processor can run. */
 static void expect_golden_on_each_isa(const char *name)
 {
-    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
         if (!pg__isa_present((pg__isa)isa))
             continue;
         assert_int_equal(setenv("PG_ISA", pg__isa_name((pg__isa)isa), 1), 0);

@@ -230,7 +230,7 @@ static const char block[] =
 
 static void the_end_of_a_residual_block_is_part_of_its_convolution(void **state)
 {
-    static const pg__pass passes[] = {PG__PREDICTS, PG__TRAINS};
+    static const pg__pass passes[] = {PG_PREDICTS, PG_TRAINS};
     pg_trainer *t = NULL;
     pg_err err = {0};
     (void)state;
@@ -246,8 +246,8 @@ static void the_end_of_a_residual_block_is_part_of_its_convolution(void **state)
         const pg__tape *tape = &pg__program_model(program)->tape;
         size_t n_sums = 0;
         for (uint32_t at = 0; at < tape->n_insts; at++)
-            n_sums += tape->insts[at].op == pg__op_of(PG__OP_add);
-        if (passes[k] == PG__PREDICTS)
+            n_sums += tape->insts[at].op == pg__op_of(PG_OP_add);
+        if (passes[k] == PG_PREDICTS)
             assert_int_equal(pg__program_n_calls(program), 1);
         else
             assert_true(n_sums > 0);

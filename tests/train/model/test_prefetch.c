@@ -25,7 +25,7 @@ static void open_set(set *s, int bad)
         "[null, 1], \"dtype\": \"float32\", \"name\": \"in\"}}, {\"class_name\": \"Dense\", "
         "\"config\": {\"name\": \"out\", \"units\": 50, \"activation\": \"softmax\"}}]}}";
     const pg__batch_order_opts course = {
-        .n_train = ROWS, .batch_size = BATCH, .epochs = 2, .shuffling = PG__SHUFFLE_NONE};
+        .n_train = ROWS, .batch_size = BATCH, .epochs = 2, .shuffling = PG_SHUFFLE_NONE};
     const pg__program *p = NULL;
     float x[ROWS], y[ROWS];
     char list[400];
@@ -42,10 +42,10 @@ static void open_set(set *s, int bad)
     assert_ok(pg_trainer_open(&s->t, &opts, &err));
     snprintf(list, sizeof list, "%s,%s", in_dir("x.npy").s, in_dir("y.npy").s);
     assert_ok(pg_data_open(&s->data, list, &err));
-    assert_ok(pg__feed_bind(s->t, s->data, PG__FOR_TRAINING, &err));
-    assert_ok(pg__feed_open(&s->feed, s->t, s->data, PG__FOR_TRAINING, &err));
+    assert_ok(pg__feed_bind(s->t, s->data, PG_FOR_TRAINING, &err));
+    assert_ok(pg__feed_open(&s->feed, s->t, s->data, PG_FOR_TRAINING, &err));
     assert_ok(pg__feed_fit_inputs(&s->feed, s->t, &err));
-    assert_ok(pg__feed_program(s->t, BATCH, PG__TRAINS, &p, &err));
+    assert_ok(pg__feed_program(s->t, BATCH, PG_TRAINS, &p, &err));
     assert_ok(pg__feed_fit(&s->feed, p, &err));
     if (bad >= 0) { /* changed behind the checks' back */
         y[bad] = -1;

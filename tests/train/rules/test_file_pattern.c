@@ -4,9 +4,9 @@
 #include "train/rules/file_pattern.h"
 
 static const pg__pattern_key keys[] = {
-    {"epoch", {PG__SPEC_INT, 7}, 0},           {"loss", {PG__SPEC_FLOAT, 0.6931471824645996}, 0},
-    {"accuracy", {PG__SPEC_FLOAT, 0.9375}, 0}, {"val_loss", {PG__SPEC_FLOAT, 12345.678901}, 0},
-    {"val_accuracy", {PG__SPEC_FLOAT, 1}, 1},  {"lr", {PG__SPEC_FLOAT32, 0.0010000000474974513}, 0},
+    {"epoch", {PG_SPEC_INT, 7}, 0},           {"loss", {PG_SPEC_FLOAT, 0.6931471824645996}, 0},
+    {"accuracy", {PG_SPEC_FLOAT, 0.9375}, 0}, {"val_loss", {PG_SPEC_FLOAT, 12345.678901}, 0},
+    {"val_accuracy", {PG_SPEC_FLOAT, 1}, 1},  {"lr", {PG_SPEC_FLOAT32, 0.0010000000474974513}, 0},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 

@@ -23,7 +23,7 @@ static const char *penalties(const char *class_name, const char *config)
         pg_err err;
         assert_int_equal(pg__penalty_of(&found, &p, &err), PG_OK);
         snprintf(got + strlen(got), sizeof got - strlen(got), "%g%s ", found.l2,
-                 found.constraint == PG__MAX_NORM ? "m" : "");
+                 found.constraint == PG_MAX_NORM ? "m" : "");
     }
     template_free(&t);
     return got;

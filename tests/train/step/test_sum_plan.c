@@ -26,50 +26,50 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-    {"one process", CPUS(1, .in_tree = 0), PG__SUM_LANES, .why = "one process"},
-    {"one process, deterministic", CPUS(1, .in_tree = 1), PG__SUM_LANES, 1, .why = "one process"},
-    {"a trial among ranks", CPUS(4, .is_trial = 1), PG__SUM_LANES, .why = "trial"},
-    {"a trial on GPUs", GPUS(4, .is_trial = 1), PG__SUM_LANES, .why = "trial"},
+    {"one process", CPUS(1, .in_tree = 0), PG_SUM_LANES, .why = "one process"},
+    {"one process, deterministic", CPUS(1, .in_tree = 1), PG_SUM_LANES, 1, .why = "one process"},
+    {"a trial among ranks", CPUS(4, .is_trial = 1), PG_SUM_LANES, .why = "trial"},
+    {"a trial on GPUs", GPUS(4, .is_trial = 1), PG_SUM_LANES, .why = "trial"},
 
-    {"ranks", CPUS(4, .in_tree = 0), PG__SUM_RANKS_BUCKETS, .overlaps = 1, .halves = 1,
+    {"ranks", CPUS(4, .in_tree = 0), PG_SUM_RANKS_BUCKETS, .overlaps = 1, .halves = 1,
      .why = "no order"},
-    {"three ranks", CPUS(3, .in_tree = 0), PG__SUM_RANKS_BUCKETS, .overlaps = 1, .why = "no order"},
-    {"ranks, deterministic", CPUS(4, .in_tree = 1), PG__SUM_RANKS_TREE, 1, .why = "deterministic"},
-    {"ranks, in parts", CPUS(2, .in_parts = 1), PG__SUM_RANKS_BUCKETS, .halves = 1, .why = "parts"},
-    {"ranks whose lanes meet", CPUS(2, .meets = 1), PG__SUM_RANKS_BUCKETS, .halves = 1,
+    {"three ranks", CPUS(3, .in_tree = 0), PG_SUM_RANKS_BUCKETS, .overlaps = 1, .why = "no order"},
+    {"ranks, deterministic", CPUS(4, .in_tree = 1), PG_SUM_RANKS_TREE, 1, .why = "deterministic"},
+    {"ranks, in parts", CPUS(2, .in_parts = 1), PG_SUM_RANKS_BUCKETS, .halves = 1, .why = "parts"},
+    {"ranks whose lanes meet", CPUS(2, .meets = 1), PG_SUM_RANKS_BUCKETS, .halves = 1,
      .why = "BatchNormalization"},
-    {"ranks with placed layers", CPUS(2, .shares_lanes = 1), PG__SUM_RANKS_BUCKETS, .halves = 1,
+    {"ranks with placed layers", CPUS(2, .shares_lanes = 1), PG_SUM_RANKS_BUCKETS, .halves = 1,
      .why = "share"},
-    {"a rank without rows", CPUS(2, .has_rows = 0), PG__SUM_RANKS_BUCKETS, .halves = 1,
+    {"a rank without rows", CPUS(2, .has_rows = 0), PG_SUM_RANKS_BUCKETS, .halves = 1,
      .why = "no rows"},
-    {"a divided optimizer", CPUS(4, .is_sharded = 1), PG__SUM_RANKS_BUCKETS, .overlaps = 1,
+    {"a divided optimizer", CPUS(4, .is_sharded = 1), PG_SUM_RANKS_BUCKETS, .overlaps = 1,
      .to_owner = 1, .why = "no order"},
     {"a divided optimizer that clips", CPUS(4, .is_sharded = 1, .needs_whole = 1),
-     PG__SUM_RANKS_BUCKETS, .overlaps = 1, .halves = 1, .why = "no order"},
+     PG_SUM_RANKS_BUCKETS, .overlaps = 1, .halves = 1, .why = "no order"},
     {"a divided optimizer, deterministic", CPUS(4, .is_sharded = 1, .in_tree = 1),
-     PG__SUM_RANKS_TREE, 1, .to_owner = 1, .why = "deterministic"},
+     PG_SUM_RANKS_TREE, 1, .to_owner = 1, .why = "deterministic"},
 
-    {"one GPU", GPUS(1, .in_tree = 0), PG__SUM_COPIES, .why = "one GPU"},
-    {"one GPU, deterministic", GPUS(1, .in_tree = 1), PG__SUM_COPIES, 1, .why = "one GPU"},
-    {"GPUs that share a model", GPUS(2, .is_placed = 1), PG__SUM_PLACED, .why = "share one model"},
-    {"GPUs, deterministic", GPUS(4, .in_tree = 1), PG__SUM_COPIES, 1, .why = "deterministic"},
-    {"GPUs without NCCL", GPUS(4, .without_group = 1), PG__SUM_COPIES, .why = "NCCL"},
-    {"GPUs", GPUS(4, .in_tree = 0), PG__SUM_GROUP_BUCKETS, .overlaps = 1, .why = "one lane"},
-    {"GPUs, first step", GPUS(4, .was_begun = 0), PG__SUM_GROUP, .begins = 1, .why = "first run"},
-    {"GPUs, in parts", GPUS(4, .in_parts = 1), PG__SUM_GROUP, .why = "parts"},
-    {"GPUs whose lanes meet", GPUS(4, .meets = 1), PG__SUM_GROUP, .why = "BatchNormalization"},
-    {"GPUs that are watched", GPUS(4, .is_watched = 1), PG__SUM_GROUP, .why = "observed"},
-    {"two replicas on a GPU", GPUS(2, .lane_per_device = 0), PG__SUM_GROUP, .why = "several lanes"},
-    {"a GPU without rows", GPUS(4, .all_have_rows = 0), PG__SUM_GROUP, .why = "no rows"},
+    {"one GPU", GPUS(1, .in_tree = 0), PG_SUM_COPIES, .why = "one GPU"},
+    {"one GPU, deterministic", GPUS(1, .in_tree = 1), PG_SUM_COPIES, 1, .why = "one GPU"},
+    {"GPUs that share a model", GPUS(2, .is_placed = 1), PG_SUM_PLACED, .why = "share one model"},
+    {"GPUs, deterministic", GPUS(4, .in_tree = 1), PG_SUM_COPIES, 1, .why = "deterministic"},
+    {"GPUs without NCCL", GPUS(4, .without_group = 1), PG_SUM_COPIES, .why = "NCCL"},
+    {"GPUs", GPUS(4, .in_tree = 0), PG_SUM_GROUP_BUCKETS, .overlaps = 1, .why = "one lane"},
+    {"GPUs, first step", GPUS(4, .was_begun = 0), PG_SUM_GROUP, .begins = 1, .why = "first run"},
+    {"GPUs, in parts", GPUS(4, .in_parts = 1), PG_SUM_GROUP, .why = "parts"},
+    {"GPUs whose lanes meet", GPUS(4, .meets = 1), PG_SUM_GROUP, .why = "BatchNormalization"},
+    {"GPUs that are watched", GPUS(4, .is_watched = 1), PG_SUM_GROUP, .why = "observed"},
+    {"two replicas on a GPU", GPUS(2, .lane_per_device = 0), PG_SUM_GROUP, .why = "several lanes"},
+    {"a GPU without rows", GPUS(4, .all_have_rows = 0), PG_SUM_GROUP, .why = "no rows"},
 
-    {"GPUs of ranks", GPU_RANKS(.lane_per_device = 0), PG__SUM_GROUP_BUCKETS, .overlaps = 1,
+    {"GPUs of ranks", GPU_RANKS(.lane_per_device = 0), PG_SUM_GROUP_BUCKETS, .overlaps = 1,
      .why = "one lane"},
-    {"GPUs of ranks, first step", GPU_RANKS(.was_begun = 0), PG__SUM_GROUP_BUCKETS, .begins = 1,
+    {"GPUs of ranks, first step", GPU_RANKS(.was_begun = 0), PG_SUM_GROUP_BUCKETS, .begins = 1,
      .why = "first run"},
-    {"GPUs of ranks, shared", GPU_RANKS(.one_each = 0), PG__SUM_GROUP, .why = "several lanes"},
-    {"GPUs of ranks, deterministic", GPU_RANKS(.in_tree = 1), PG__SUM_HOSTS, 1,
+    {"GPUs of ranks, shared", GPU_RANKS(.one_each = 0), PG_SUM_GROUP, .why = "several lanes"},
+    {"GPUs of ranks, deterministic", GPU_RANKS(.in_tree = 1), PG_SUM_HOSTS, 1,
      .why = "deterministic"},
-    {"GPUs of ranks without NCCL", GPU_RANKS(.without_group = 1), PG__SUM_HOSTS, .why = "NCCL"},
+    {"GPUs of ranks without NCCL", GPU_RANKS(.without_group = 1), PG_SUM_HOSTS, .why = "NCCL"},
 };
 
 static void answers_every_situation(void **state)
@@ -93,7 +93,7 @@ static void opens_a_group_where_one_sums(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         const pg__sum_facts *f = &rows[k].facts;
-        const int by_group = rows[k].way == PG__SUM_GROUP || rows[k].way == PG__SUM_GROUP_BUCKETS;
+        const int by_group = rows[k].way == PG_SUM_GROUP || rows[k].way == PG_SUM_GROUP_BUCKETS;
         if (!f->is_trial && pg__sums_by_group(f) != by_group)
             fail_msg("%s: group %d", rows[k].what, !by_group);
     }
