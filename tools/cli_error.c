@@ -29,7 +29,7 @@ static void put_details(const char *detail)
         n = strcspn(detail, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, detail);
         fputs(between, stdout);
-        json_string(line);
+        json_quoted(line);
     }
     fputs("]", stdout);
 }
@@ -37,7 +37,7 @@ static void put_details(const char *detail)
 void cli_json_error(const pg_err *err, int status)
 {
     fputs("\"error\": ", stdout);
-    json_string(err->msg[0] ? err->msg : NULL);
+    json_quoted(err->msg[0] ? err->msg : NULL);
     printf(", \"code\": \"%s\", \"status\": %d", pg_status_name(err->code), status);
     put_details(err->detail);
     pg_err full = *err;

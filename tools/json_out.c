@@ -59,7 +59,7 @@ static void put_escape(uint32_t c)
                 (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
 }
 
-void json_string(const char *text)
+void json_quoted(const char *text)
 {
     if (!text) {
         fputs("null", out());
@@ -84,7 +84,7 @@ void json_string(const char *text)
 void json_member(const char *key, const char *text)
 {
     fprintf(out(), ", \"%s\": ", key);
-    json_string(text);
+    json_quoted(text);
 }
 
 void json_count(const char *key, int known, uint64_t n)
@@ -95,7 +95,7 @@ void json_count(const char *key, int known, uint64_t n)
         fprintf(out(), ", \"%s\": null", key);
 }
 
-void json_real(const char *key, double v)
+void json_number(const char *key, double v)
 {
     if (isfinite(v))
         fprintf(out(), ", \"%s\": %.17g", key, v);
@@ -108,7 +108,7 @@ void json_strings(const char *key, char **items, size_t n)
     fprintf(out(), ", \"%s\": [", key);
     for (size_t i = 0; i < n; i++) {
         fputs(i ? ", " : "", out());
-        json_string(items[i]);
+        json_quoted(items[i]);
     }
     fputc(']', out());
 }

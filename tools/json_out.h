@@ -9,12 +9,12 @@
 void json_into(void *stream);
 
 /* A string in quotes, or null. Bytes that are not UTF-8 become U+FFFD. */
-void json_string(const char *text);
+void json_quoted(const char *text);
 
-/* ', "key": value'; json_count() writes null if known is 0, json_real() if v is not finite. */
+/* ', "key": value'; json_count() writes null if known is 0, json_number() if v is not finite. */
 void json_member(const char *key, const char *text);
 void json_count(const char *key, int known, uint64_t n);
-void json_real(const char *key, double v);
+void json_number(const char *key, double v);
 void json_strings(const char *key, char **items, size_t n);
 
 #endif

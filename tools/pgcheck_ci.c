@@ -24,7 +24,7 @@ static void tap_details(const pg_check *c)
     puts("  ---\n  details:");
     for (size_t i = 0; i < c->n_details; i++) {
         fputs("    - ", stdout);
-        json_string(c->details[i]);
+        json_quoted(c->details[i]);
         putchar('\n');
     }
     puts("  ...");
@@ -183,7 +183,7 @@ void check_print_github(const checked *files, size_t n)
 static void json_check(const pg_check *c)
 {
     fputs("\n  {\"name\": ", stdout);
-    json_string(c->name);
+    json_quoted(c->name);
     printf(", \"ok\": %s", c->ok ? "true" : "false");
     json_member("summary", c->summary);
     json_strings("details", c->details, c->n_details);
@@ -205,7 +205,7 @@ void check_print_json(const checked *files, size_t n)
         const checked *f = &files[i];
         fputs(n == 1 ? "" : i ? ",\n" : "[", stdout);
         fputs("{\"file\": ", stdout);
-        json_string(f->path);
+        json_quoted(f->path);
         printf(", \"ok\": %s", f->err.code == PG_OK && f->r.ok ? "true" : "false");
         fputs(", ", stdout);
         if (f->err.code != PG_OK)

@@ -145,7 +145,7 @@ static void print_text(const pg_convert_report *r, const char *out)
 static void print_json(const pg_convert_report *r, const char *in, const char *out)
 {
     fputs("{\"file\": ", stdout);
-    json_string(out);
+    json_quoted(out);
     json_member("input", in);
     json_member("format", r->format);
     json_count("tensors", 1, r->n_tensors);

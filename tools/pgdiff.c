@@ -85,14 +85,14 @@ static void put_weight(const char *side, const pg_weight *w)
     if (w->name)
         fputs(w->rank ? "]" : "[]", stdout);
     printf(", \"dtype_%s\": ", side);
-    json_string(w->name ? pg_dtype_name(w->dtype) : NULL);
+    json_quoted(w->name ? pg_dtype_name(w->dtype) : NULL);
 }
 
 static void print_json(const pg_comparison *c, const char *a, const char *b)
 {
     static const char *const words[] = {"equal", "differs", "shape", "dtype", "only_a", "only_b"};
     fputs("{\"a\": ", stdout);
-    json_string(a);
+    json_quoted(a);
     json_member("b", b);
     printf(", \"equal\": %s", c->n_equal == c->n_rows ? "true" : "false");
     printf(", \"through_wrapper\": %s", c->through_wrapper ? "true" : "false");
@@ -106,17 +106,17 @@ static void print_json(const pg_comparison *c, const char *a, const char *b)
         const pg_compare_row *r = &c->rows[i];
         const int values = r->kind == PG_ROW_EQUAL || r->kind == PG_ROW_DIFFERS;
         printf("%s\n  {\"name\": ", i ? "," : "");
-        json_string(r->name);
+        json_quoted(r->name);
         json_member("status", words[r->kind]);
         put_weight("a", &r->a);
         put_weight("b", &r->b);
         json_count("elements", 1, r->n);
         json_count("changed", values, r->n_changed);
         json_count("nan", values, r->n_nan);
-        json_real("max_abs", values ? r->max_abs : (double)NAN);
-        json_real("rms", values ? r->rms : (double)NAN);
-        json_real("rel_l2", values ? r->rel_l2 : (double)NAN);
-        json_real("cosine", values ? r->cosine : (double)NAN);
+        json_number("max_abs", values ? r->max_abs : (double)NAN);
+        json_number("rms", values ? r->rms : (double)NAN);
+        json_number("rel_l2", values ? r->rel_l2 : (double)NAN);
+        json_number("cosine", values ? r->cosine : (double)NAN);
         putchar('}');
     }
     puts("]}");
@@ -377,7 +377,7 @@ static int print_text(const pg_comparison *c, const char *a, const char *b)
 static void print_json_error(const pg_err *err, const char *a, const char *b, int status)
 {
     fputs("{\"a\": ", stdout);
-    json_string(a);
+    json_quoted(a);
     json_member("b", b);
     fputs(", ", stdout);
     cli_json_error(err, status);

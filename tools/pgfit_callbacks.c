@@ -85,7 +85,7 @@ static char *end(text *t)
 static void add_key(text *t, const char *key)
 {
     fputs(t->n_members++ > 0 ? ", " : "", t->f);
-    json_string(key);
+    json_quoted(key);
     fputs(": ", t->f);
 }
 
@@ -97,7 +97,7 @@ static void add_value(text *t, const char *s)
     else if (fit_is_number(s) || (*s == '.' && !strchr(s + 1, '.') && fit_is_number(s + 1)))
         fprintf(t->f, *s == '.' ? "0%s" : "%s", s);
     else
-        json_string(s);
+        json_quoted(s);
 }
 
 /* ---- from options ---- */
@@ -135,12 +135,12 @@ static void add_schedule(text *t, const char *s)
     snprintf(name, sizeof name, "%.*s", (int)len, s);
     s += len + (s[len] == ':');
     add_key(t, "schedule");
-    json_string(name);
+    json_quoted(name);
     if (strcmp(name, "table") != 0 || strncmp(s, "file=", 5) == 0) {
         add_parameters(t, s);
     } else if (*s) {
         add_key(t, "file");
-        json_string(s);
+        json_quoted(s);
     }
 }
 
@@ -169,7 +169,7 @@ static void add_part(text *t, const struct part *p)
     else if (o->count)
         fputs("true", t->f);
     else if (p->form == TEXT)
-        json_string(*o->text);
+        json_quoted(*o->text);
     else
         add_value(t, *o->text);
 }
@@ -193,7 +193,7 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
         free(list[at].json);
     FILE *f = begin(&t);
     fputs("{\"class_name\": ", f);
-    json_string(class_name);
+    json_quoted(class_name);
     fprintf(f, ", \"config\": %s}", config);
     list[at] = (struct callback){class_name, config, end(&t), NULL};
     n += at == n;
@@ -225,7 +225,7 @@ static void add_others(text *t, const char *config, const struct part *first)
             continue;
         add_key(t, m->key);
         if (m->type == PG_CONFIG_TEXT)
-            json_string(m->text);
+            json_quoted(m->text);
         else
             fputs(m->text, t->f);
     }

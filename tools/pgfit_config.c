@@ -342,7 +342,7 @@ static void print_value(FILE *f, const cli_opt *o)
     else if (s && fit_is_number(s))
         fputs(s, f);
     else
-        json_string(s);
+        json_quoted(s);
 }
 
 static const char *verbose(void)
@@ -369,7 +369,7 @@ const char *fit_config_text(int for_resume)
     if (for_resume)
         fit_print_folder(f);
     fputs("  \"model\": ", f);
-    json_string(fit_args.train.model);
+    json_quoted(fit_args.train.model);
     for (size_t i = 0; (key = key_at(i)); i++) {
         const cli_opt *o = cli_own_option(&fit_tool, i);
         if (is_without_key(o->name) || strcmp(o->name, "no-shuffle") == 0 ||

@@ -73,9 +73,9 @@ static void print_json(const pg_op_profile *r)
         json_member("layer", r->layer);
     json_member("op", r->op);
     json_count("calls", 1, r->calls);
-    json_real("seconds", r->seconds);
-    json_real("flops", r->flops);
-    json_real("bytes", r->bytes);
+    json_number("seconds", r->seconds);
+    json_number("flops", r->flops);
+    json_number("bytes", r->bytes);
     puts("}");
 }
 

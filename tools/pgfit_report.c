@@ -200,10 +200,10 @@ static void print_json_ranks(const pg_fit_report *r)
         const pg_rank_share *s = &r->ranks[k];
         printf("%s{\"rank\": %zu", k ? ", " : ", \"ranks\": [", k);
         json_member("host", s->host);
-        json_real("compute", s->compute);
-        json_real("exchange", s->exchange);
-        json_real("waiting", s->waiting);
-        json_real("input", s->input);
+        json_number("compute", s->compute);
+        json_number("exchange", s->exchange);
+        json_number("waiting", s->waiting);
+        json_number("input", s->input);
         fputs(k + 1 < r->n_ranks ? "}" : "}]", stdout);
     }
 }
@@ -243,12 +243,12 @@ static void print_json_sums(const fit_screen *s)
 static void print_json_end(const fit_screen *s, const pg_fit_report *r)
 {
     printf("{\"event\": \"end\", \"epochs\": %zu", r->n_epochs);
-    json_real("seconds", r->seconds);
-    json_real("samples_per_second", r->rows_per_second);
-    json_real("reduce", r->reduce);
-    json_real("input", r->input);
-    json_real("one_device", r->alone > 0 ? r->alone : NAN);
-    json_real("speed_up", r->alone > 0 ? r->rows_per_second / r->alone : NAN);
+    json_number("seconds", r->seconds);
+    json_number("samples_per_second", r->rows_per_second);
+    json_number("reduce", r->reduce);
+    json_number("input", r->input);
+    json_number("one_device", r->alone > 0 ? r->alone : NAN);
+    json_number("speed_up", r->alone > 0 ? r->rows_per_second / r->alone : NAN);
     print_json_sums(s);
     print_json_ranks(r);
     puts("}");

@@ -197,9 +197,9 @@ void fit_print_folder(FILE *f)
     char *folder = getcwd(NULL, 0);
     if (folder) {
         fputs("  \"folder\": ", f);
-        json_string(folder);
+        json_quoted(folder);
         fputs(",\n  \"file\": ", f);
-        json_string(fit_args.fit.resume_file);
+        json_quoted(fit_args.fit.resume_file);
         fputs(",\n", f);
     }
     free(folder);

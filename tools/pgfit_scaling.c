@@ -158,15 +158,15 @@ static void print_json_row(const pg_plan_row *r)
     printf("{\"devices\": %zu", r->n_devices);
     json_count("hosts", 1, r->n_hosts);
     json_count("rows", 1, r->rows);
-    json_real("step", r->step);
-    json_real("samples_per_second", r->samples_per_second);
-    json_real("efficiency", r->efficiency);
-    json_real("compute", r->compute);
-    json_real("exchange", r->exchange);
-    json_real("exchange_shown", r->shown);
-    json_real("update", r->update);
-    json_real("rest", r->rest);
-    json_real("step_sharded", r->step_sharded);
+    json_number("step", r->step);
+    json_number("samples_per_second", r->samples_per_second);
+    json_number("efficiency", r->efficiency);
+    json_number("compute", r->compute);
+    json_number("exchange", r->exchange);
+    json_number("exchange_shown", r->shown);
+    json_number("update", r->update);
+    json_number("rest", r->rest);
+    json_number("step_sharded", r->step_sharded);
     json_count("memory", 1, r->memory);
     json_count("memory_sharded", 1, r->memory_sharded);
     printf(", \"measured\": %s}", r->measured ? "true" : "false");
@@ -182,11 +182,11 @@ static void print_json(const pg_plan *p)
     json_count("threads", p->threads > 0, p->threads);
     json_count("batch_size", 1, p->batch_size);
     json_member("scale", u->weak ? "weak" : "strong");
-    json_real("speedup", u->speedup);
-    json_real("link", u->hosts > 1 ? u->bandwidth : 0);
-    json_real("latency", u->latency);
-    json_real("inner", u->inner_bandwidth);
-    json_real("inner_latency", u->inner_latency);
+    json_number("speedup", u->speedup);
+    json_number("link", u->hosts > 1 ? u->bandwidth : 0);
+    json_number("latency", u->latency);
+    json_number("inner", u->inner_bandwidth);
+    json_number("inner_latency", u->inner_latency);
     printf(", \"link_measured\": %s", u->link_measured ? "true" : "false");
     printf(", \"inner_measured\": %s", u->inner_measured ? "true" : "false");
     fputs(", \"buckets\": [", stdout);
@@ -202,7 +202,7 @@ static void print_json(const pg_plan *p)
     fputs(", \"notes\": [", stdout);
     for (size_t i = 0; i < p->n_notes; i++) {
         fputs(i ? ", " : "", stdout);
-        json_string(p->notes[i]);
+        json_quoted(p->notes[i]);
     }
     fputs("]", stdout);
     json_member("checked", p->checked);

@@ -291,7 +291,7 @@ void fit_show_note(const char *text)
 {
     if (cli.json) {
         fputs("{\"event\": \"note\", \"text\": ", stdout);
-        json_string(text);
+        json_quoted(text);
         puts("}");
     } else if (!cli.quiet) {
         cli_printf(stdout, "note: %s\n", text);

@@ -16,7 +16,7 @@ static void put_layers(const info *in, const info_opts *o)
         if (!info_layer_wanted(in, o, i))
             continue;
         printf("%s\n  {\"name\": ", comma);
-        json_string(pg_store_layer(in->store, i)->name);
+        json_quoted(pg_store_layer(in->store, i)->name);
         printf(", \"tensors\": %zu}", pg_store_layer(in->store, i)->n_weights);
         comma = ",";
     }
@@ -29,7 +29,7 @@ static void put_parts(const pg_store *s)
     for (size_t i = 0; i < pg_store_n_parts(s); i++) {
         const pg_part *p = pg_store_part(s, i);
         printf("%s\n  {\"part\": ", i ? "," : "");
-        json_string(p->path);
+        json_quoted(p->path);
         json_member("kind", p->kind);
         json_count("tensors", 1, p->n_tensors);
         json_count("parameters", p->n_params > 0, p->n_params);
@@ -41,10 +41,10 @@ static void put_parts(const pg_store *s)
 static void put_stats(const pg_stats *s)
 {
     printf(", \"stats\": {\"crc32\": \"%08x\"", (unsigned)s->crc32);
-    json_real("min", s->min);
-    json_real("max", s->max);
-    json_real("mean", s->mean);
-    json_real("std", s->std);
+    json_number("min", s->min);
+    json_number("max", s->max);
+    json_number("mean", s->mean);
+    json_number("std", s->std);
     json_count("zeros", 1, s->n_zero);
     json_count("nan", 1, s->n_nan);
     json_count("inf", 1, s->n_inf);
@@ -56,7 +56,7 @@ static void put_tensor(const info *in, size_t i)
     const pg_weight *w = pg_store_weight(in->store, i);
     const pg_layer *l = pg_store_layer(in->store, w->layer);
     fputs("\n  {\"name\": ", stdout);
-    json_string(w->name);
+    json_quoted(w->name);
     json_member("layer", l ? l->name : NULL);
     fputs(", \"shape\": [", stdout);
     for (uint32_t d = 0; d < w->rank; d++)
@@ -88,7 +88,7 @@ void info_print_json(const info *in, const info_opts *o)
 {
     const int known = in->store != NULL;
     fputs("{\"file\": ", stdout);
-    json_string(in->path);
+    json_quoted(in->path);
     json_member("format", in->format);
     json_member("writer", known ? pg_store_writer(in->store) : NULL);
     json_member("verdict", pg_verdict_name(in->verdict));

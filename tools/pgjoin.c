@@ -86,7 +86,7 @@ int main(int argc, char **argv)
         status = shards_fail(&r, &err);
     } else if (cli.json) {
         fputs("{\"file\": ", stdout);
-        json_string(out);
+        json_quoted(out);
         json_member("input", in);
         shards_json(&r);
         json_count("verified", !cli.dry_run, r.n_verified);

@@ -118,7 +118,7 @@ static void print_text(const pg_shard_report *r, const char *dir, double seconds
 static void print_json(const pg_shard_report *r, const char *in, const char *dir)
 {
     fputs("{\"folder\": ", stdout);
-    json_string(dir);
+    json_quoted(dir);
     json_member("input", in);
     json_member("format", format);
     shards_json(r);
@@ -126,7 +126,7 @@ static void print_json(const pg_shard_report *r, const char *in, const char *dir
     fputs(", \"files\": [", stdout);
     for (size_t i = 0; i < r->n_files; i++) {
         fputs(i ? ", {\"path\": " : "{\"path\": ", stdout);
-        json_string(r->files[i].path);
+        json_quoted(r->files[i].path);
         json_count("tensors", 1, r->files[i].n_tensors);
         json_count("bytes", 1, r->files[i].n_bytes);
         putchar('}');

@@ -122,7 +122,7 @@ static void print_text(const pg_rewrite_report *r, const char *in, const char *o
 static void print_json(const pg_rewrite_report *r, const char *in, const char *out)
 {
     fputs("{\"file\": ", stdout);
-    json_string(cli.in_place ? in : out);
+    json_quoted(cli.in_place ? in : out);
     json_member("input", in);
     json_member("action", r->action);
     json_member("template", r->template_name);
