@@ -71,6 +71,18 @@ pg_status pg_fail(pg_err *err, pg_status code, const char *fmt, ...)
     return code;
 }
 
+/* The system's words for an error, in English where the C library can (glibc from 2.32 on). */
+static const char *words_of(char *room, size_t size, int errno_value)
+{
+#ifdef PG_HAVE_STRERRORDESC
+    const char *text = strerrordesc_np(errno_value);
+    (void)room, (void)size;
+    return text ? text : "unknown error";
+#else
+    return strerror_r(errno_value, room, size); /* GNU's: the text, in there or not */
+#endif
+}
+
 pg_status pg_fail_sys(pg_err *err, pg_status code, int errno_value, const char *fmt, ...)
 {
     va_list ap;
@@ -78,8 +90,9 @@ pg_status pg_fail_sys(pg_err *err, pg_status code, int errno_value, const char *
     if (err) {
         vset(err, code, errno_value, fmt, ap);
         const size_t n = strlen(err->msg);
-        const char *text = strerrordesc_np(errno_value);
-        snprintf(err->msg + n, sizeof err->msg - n, ": %s", text ? text : "unknown error");
+        char room[96];
+        snprintf(err->msg + n, sizeof err->msg - n, ": %s",
+                 words_of(room, sizeof room, errno_value));
     }
     va_end(ap);
     return code;
