@@ -16,6 +16,7 @@
 
 typedef struct kind {
     const char *name, *file, *package;
+    const char *libraries[3]; /* of one ABI, under the names that distributions give it */
 } kind;
 
 pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err)
@@ -33,13 +34,25 @@ pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
+/* A plug-in that was linked with an MPI names its library and loads at once. That of a Python
+ * package serves whatever MPI of the same ABI there is, and names none: its symbols are those of a
+ * library opened before. */
+static void *open_library(const kind *k, const char *path)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    for (size_t i = 0; !lib && k->libraries[i]; i++)
+        if (dlopen(k->libraries[i], RTLD_NOW | RTLD_GLOBAL))
+            return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    return lib;
+}
+
 static pg_status open_file(const pg__mpi **out, const kind *k, const char *path, pg_err *err)
 {
     union {
         void *symbol;
         pg__mpi_get get;
     } u;
-    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void *lib = open_library(k, path);
     if (!lib) {
         const char *said = dlerror();
         (void)pg_fail(err, PG_E_UNSUPPORTED, "%s started this job, and it cannot be loaded: %s",
@@ -61,8 +74,11 @@ static pg_status open_file(const pg__mpi **out, const kind *k, const char *path,
 
 static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
 {
-    static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3"},
-                      mpich = {"MPICH (or an MPI like it)", "pg-mpi-mpich.so", "libmpich12"};
+    static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3", {"libmpi.so.40"}},
+                      mpich = {"MPICH (or an MPI like it)",
+                               "pg-mpi-mpich.so",
+                               "libmpich12",
+                               {"libmpi.so.12", "libmpich.so.12"}};
     const kind *k = by == PG_OPENMPI ? &openmpi : &mpich;
     char *path = NULL;
     pg_status st = PG_OK;
