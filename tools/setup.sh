@@ -3,6 +3,7 @@
 #
 #   sh tools/setup.sh demo    shows the main job on test files from the tree
 #   sh tools/setup.sh test    runs the tests
+#   sh tools/setup.sh wheel   builds nothing there, but a Python wheel and its sources in build/dist/: see tools/packaging/wheel/make
 #
 # Further arguments go to meson setup: -Dcuda=disabled does not use an installed CUDA compiler.
 #
@@ -18,8 +19,9 @@ what=${1:-}
 case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
+wheel) packages="git debootstrap" ;;
 *)
-    sed -n '4,5s/^# *//p' "$0" >&2
+    sed -n '4,6s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -45,6 +47,11 @@ elif [ -n "$(missing)" ]; then
         echo "setup.sh: could not install packages; on Ubuntu they are in \"universe\"" >&2
         exit 1
     }
+fi
+
+if [ "$what" = wheel ]; then
+    as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh tools/packaging/wheel/make
+    exit
 fi
 
 # An earlier run may have configured the build folder without tests.

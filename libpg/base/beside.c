@@ -36,6 +36,7 @@ static int is_beside(char out[PATH_MAX], const char *self, const char *file, con
 {
     static const char *const installed[] = {
         "/libpg/",                  /* of the library */
+        "/",                        /* of the library in a Python package */
         "/../" PG_LIBDIR "/libpg/", /* of a tool */
     };
     /* in a build folder: of the library, a tool, a test */

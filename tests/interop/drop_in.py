@@ -248,7 +248,7 @@ def looks(model):
 
 def make(d):
     b, r = Bench(), Report()
-    from pg.keras import ParallelModelCheckpoint
+    from pgfit.keras import ParallelModelCheckpoint
     for name, suffix, _ in cases(b.major):
         kind = CASES[name][0]
         with warnings.catch_warnings(record=True) as said:
@@ -277,7 +277,7 @@ def make(d):
 
 
 def weights_only(b, r, d):
-    from pg.keras import ParallelModelCheckpoint
+    from pgfit.keras import ParallelModelCheckpoint
     for name in ('two', 'deep', 'sequential'):
         for suffix in ('.weights.h5', '.only.h5', '.only') if b.major == 2 else ('.weights.h5',):
             template, wrapper = b.pair(name)
@@ -293,7 +293,7 @@ def weights_only(b, r, d):
 
 def same_as_keras(b, r, d):
     """One run, both callbacks: the same files at the same times, the same words."""
-    from pg.keras import ParallelModelCheckpoint
+    from pgfit.keras import ParallelModelCheckpoint
     end = '.weights.h5'
     options = {
         'epochs': ('{epoch:02d}-{loss:.4f}-{val_loss:.4f}-{val_accuracy:.2f}', {}),
@@ -394,7 +394,7 @@ def judge(d):
 
 def shards(d, tools):
     b, r = Bench(), Report()
-    from pg.keras import ShardError, load_shards, load_weights
+    from pgfit.keras import ShardError, load_shards, load_weights
     keras, np, layers = b.keras, b.np, b.keras.layers
 
     def build(units=5, first='a'):
@@ -472,7 +472,7 @@ def shards(d, tools):
 
 def split_by_pgfit(b, r, d, tools):
     """A layer's name that no HDF5 attribute holds: pgfit writes oversized.h5.shards, and load_weights finds it."""
-    from pg.keras import load_weights
+    from pgfit.keras import load_weights
     keras, layers, np = b.keras, b.keras.layers, b.np
 
     def build():

@@ -1,6 +1,6 @@
 """Drop-in for Keras users who train through a parallel wrapper (multi_gpu_model, make_parallel, tf.distribute, ...).
 
-    from pg.keras import ParallelModelCheckpoint
+    from pgfit.keras import ParallelModelCheckpoint
     parallel_model.fit(x, y, callbacks=[ParallelModelCheckpoint(model, "ckpt/{epoch:02d}.keras", monitor="val_loss")])
 
 The files hold `model`, the one-device model inside the wrapper, and the optimizer state with which the wrapper trains
