@@ -5,8 +5,8 @@ usage: finish.py WHEEL FOLDER --tag TAG [--library FILE]... [--licences FOLDER] 
        finish.py --same-libraries WHEEL WHEEL
 
 auditwheel would put shims of Python before programs that need a library of the wheel, since it does not know how to reach
-site-packages from bin/. Here the libraries go below the prefix instead, to lib/libpg, where programs of every environment
-find them: $ORIGIN/../lib/libpg. (In a wheel that was only unpacked it is $ORIGIN/../data/lib/libpg, which is also how auditwheel
+site-packages from bin/. Here the libraries go below the prefix instead, to libexec/libpg, where programs of every environment
+find them: $ORIGIN/../libexec/libpg. (In a wheel that was only unpacked it is $ORIGIN/../data/libexec/libpg, which is also how auditwheel
 sees that they are there.) The plug-ins for MPI name no library: whoever has an MPI has its own (libpg/comm/comm_plugin.c).
 
 Equal inputs give equal bytes: names are sorted, times are $SOURCE_DATE_EPOCH.
@@ -42,7 +42,7 @@ def needed(path):
 
 def place_libraries(data, libraries):
     """Strips everything, and lets it find what the wheel brings."""
-    folder = data / 'data/lib/libpg'
+    folder = data / 'data/libexec/libpg'
     for library in libraries:
         shutil.copyfile(library, folder / os.path.basename(library))
         (folder / os.path.basename(library)).chmod(0o755)
@@ -54,7 +54,7 @@ def place_libraries(data, libraries):
             if name.startswith(MPI):
                 run('patchelf', '--remove-needed', name, str(path))
         if brought & set(needed(path)):
-            run('patchelf', '--set-rpath', '$ORIGIN' if path.parent == folder else '$ORIGIN/../lib/libpg:$ORIGIN/../data/lib/libpg', str(path))
+            run('patchelf', '--set-rpath', '$ORIGIN' if path.parent == folder else '$ORIGIN/../libexec/libpg:$ORIGIN/../data/libexec/libpg', str(path))
 
 
 def write(out, root, info):
