@@ -1,0 +1,96 @@
+#!/bin/sh
+# Within a bare root of run.sh: installs the wheel of /try as a person would, and uses what it brought. /tmp is a tmpfs.
+set -eu
+failed=0
+check() { # what, command: says so if it fails
+    what=$1
+    shift
+    "$@" >/tmp/said 2>&1 || {
+        failed=1
+        echo "not ok: $what"
+        sed 's/^/    /' /tmp/said | tail -20
+    }
+}
+says() { # pattern, command
+    pattern=$1
+    shift
+    "$@" >/tmp/answer 2>&1 || {
+        cat /tmp/answer
+        return 1
+    }
+    grep -q "$pattern" /tmp/answer || {
+        cat /tmp/answer
+        return 1
+    }
+}
+no_compiler() { for c in cc gcc clang tcc; do ! command -v $c || return 1; done; }
+pip() { /tmp/v/bin/pip --disable-pip-version-check "$@"; }
+
+cd /tmp
+. /etc/os-release
+check "no compiler" no_compiler
+check "a venv" python3 -m venv v
+check "pip install" pip install -q /try/*.whl
+bin=/tmp/v/bin
+check "pginfo FILE" says 'parallel wrapper: 2 replicas' $bin/pginfo /try/parallel.h5
+check "import pgfit" $bin/python -c 'import pgfit'
+for t in pgcheck pgconvert pgdiff pgfit pginfo pgjoin pgsplit pgunwrap pgwrap; do
+    check "$t --version" says '^'$t $bin/$t --version
+    check "$t is a program, not a script" sh -c "head -c 4 $bin/$t | grep -q ELF"
+    check "$t finds its libraries" sh -c "! ldd $bin/$t | grep 'not found'"
+    check "manual of $t" test -s v/share/man/man1/$t.1
+    check "completion of $t" test -s v/share/bash-completion/completions/$t -a -s v/share/zsh/site-functions/_$t -a -s \
+        v/share/fish/vendor_completions.d/$t.fish
+done
+for page in pg pg-formats pg-training; do check "manual $page" test -s v/share/man/man7/$page.7; done
+check "pgunwrap" says 'checksums equal' $bin/pgunwrap /try/parallel.h5 single.h5
+check "pgdiff" $bin/pgdiff single.h5 /try/parallel.h5
+check "pgfit --demo" $bin/pgfit --demo digits --devices cpu:0,cpu:1 --epochs 2 -o digits.h5
+check "pgfit computes with oneDNN" says 'oneDNN 3' $bin/pgfit --version
+check "licences" test -s "$(echo v/lib/python3*/site-packages/pgfit/licenses)/hdf5.txt"
+
+cat >library.py <<'END'
+import ctypes, pgfit._library
+lib = ctypes.CDLL(pgfit._library.path())
+lib.pg_version.restype = ctypes.c_char_p
+print('libpg', lib.pg_version().decode())
+for hidden in ('H5open', 'json_loads', 'zip_open', 'inflate', 'png_create_info_struct', 'jpeg_read_header'):
+    assert not hasattr(lib, hidden), hidden + ' is visible'
+END
+check "libpg.so from Python" says '^libpg 0' $bin/python library.py
+cat >start.py <<'END'
+import subprocess, sys, time
+def once():
+    begin = time.perf_counter()
+    subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begin
+ms = 1000 * sorted(once() for _ in range(31))[15]
+print(f'pginfo starts in {ms:.1f} ms')
+sys.exit(ms >= 10)
+END
+check "pginfo starts in less than 10 ms" $bin/python start.py $bin/pginfo --version
+grep -s '^pginfo starts' said || true
+
+# Where the system is too old, or the processor another, pip says so itself.
+for other in manylinux_2_28_x86_64 manylinux_2_31_aarch64; do
+    check "pip refuses the wheel for $other" sh -c "! $bin/pip install -q --no-deps --only-binary=:all: --platform $other --target other /try/*.whl 2>&1 |
+        grep -c 'not a supported wheel' | grep -q '^0'"
+done
+if command -v mpirun >/dev/null; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    check "pgfit by mpirun" mpirun --oversubscribe -np 2 $bin/pgfit --demo digits --epochs 1 -o mpi.h5
+else
+    check "no MPI here: said with its library" sh -c "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $bin/pgfit --demo digits --epochs 1 -o mpi.h5 2>&1 |
+        grep 'libmpi.so.40'"
+fi
+# Elsewhere than in an environment: files of the user, a folder of its own, the wheel only unpacked.
+check "pip install --target" pip install -q --no-deps --target away /try/*.whl
+check "pginfo of --target" says 'parallel wrapper' away/bin/pginfo /try/parallel.h5
+check "pgfit of --target" says oneDNN away/bin/pgfit --version
+check "libpg.so of --target" env PYTHONPATH=/tmp/away python3 -c 'import ctypes, pgfit._library; ctypes.CDLL(pgfit._library.path())'
+check "unpacked" $bin/python -m zipfile -e /try/*.whl unpacked
+check "pgfit unpacked" sh -c 'cd unpacked/*.data/scripts && chmod +x pgfit && ./pgfit --version'
+check "pip uninstall" pip uninstall -q -y pgfit
+check "nothing is left" sh -c '! find v -name "*pg*" | grep -E "bin/pg|libpg|pgfit"'
+[ "$failed" -eq 0 ] && echo "ok: $PRETTY_NAME, $(python3 --version)"
+exit "$failed"

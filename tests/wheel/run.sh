@@ -1,0 +1,37 @@
+#!/bin/sh
+# Tries the wheel of build/dist on bare Debian roots, which have Python's venv and no compiler.
+#
+#   tests/wheel/run.sh [SUITE]...      bullseye, bookworm and trixie if none is named
+#
+# `sh tools/setup.sh wheel` makes the wheel. Needs root rights; the roots are made once, in ${XDG_CACHE_HOME:-~/.cache}/libpg-wheel,
+# and stay as they are: what a run installs is in a tmpfs. NumPy comes from where pip of this machine has its packages. A root
+# whose name ends in -mpi (bookworm-mpi) has Open MPI, and trains on it.
+set -eu
+cd "$(dirname "$0")/../.."
+. tools/packaging/root.sh
+base=${XDG_CACHE_HOME:-$HOME/.cache}/libpg-wheel
+set -- "${@:-bullseye}" $([ $# -gt 0 ] || echo bookworm trixie)
+
+wheel=$(echo build/dist/pgfit-*-py3-none-manylinux_*.whl)
+[ -e "$wheel" ] || {
+    echo "there is no wheel in build/dist: sh tools/setup.sh wheel" >&2
+    exit 2
+}
+passed=0 failed=0
+for suite; do
+    root=$base/$suite
+    more=
+    case $suite in *-mpi) more="openmpi-bin openssh-client" ;; esac
+    # shellcheck disable=SC2086
+    root_make "${suite%-mpi}" "$root" python3-venv $more
+    rm -rf "$root/try"
+    mkdir "$root/try"
+    cp "$wheel" tests/wheel/inside.sh "$root/try/"
+    cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
+    cp -r testdata/files/keras-2.2.4/cnn4-g2 "$root/try/cnn4"
+    echo "--- $suite"
+    if root_run "$root" sh /try/inside.sh; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    rm -rf "$root/try"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
