@@ -1,5 +1,6 @@
 #!/bin/sh
 # Within a bare root of run.sh: installs the wheel of /try as a person would, and uses what it brought. /tmp is a tmpfs.
+# shellcheck disable=SC2317 # functions are called by name
 set -eu
 failed=0
 check() { # what, command: says so if it fails
@@ -23,7 +24,7 @@ says() { # pattern, command
         return 1
     }
 }
-no_compiler() { for c in cc gcc clang tcc; do ! command -v $c || return 1; done; }
+no_compiler() { for c in cc gcc clang tcc; do ! command -v "$c" || return 1; done; }
 pip() { /tmp/v/bin/pip --disable-pip-version-check "$@"; }
 
 cd /tmp

@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tools/packaging/root.sh
 base=${XDG_CACHE_HOME:-$HOME/.cache}/libpg-wheel
-set -- "${@:-bullseye}" $([ $# -gt 0 ] || echo bookworm trixie)
+[ $# -gt 0 ] || set -- bullseye bookworm trixie
 
 wheel=$(echo build/dist/pgfit-*-py3-none-manylinux_*.whl)
 [ -e "$wheel" ] || {
