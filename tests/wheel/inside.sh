@@ -92,6 +92,6 @@ check "libpg.so of --target" env PYTHONPATH=/tmp/away python3 -c 'import ctypes,
 check "unpacked" $bin/python -m zipfile -e /try/*.whl unpacked
 check "pgfit unpacked" sh -c 'cd unpacked/*.data/scripts && chmod +x pgfit && ./pgfit --version'
 check "pip uninstall" pip uninstall -q -y pgfit
-check "nothing is left" sh -c '! find v -name "*pg*" | grep -E "bin/pg|libpg|pgfit"'
+check "nothing is left" sh -c '! find v -type f -name "*pg*" | grep -E "bin/pg|libpg|pgfit"'
 [ "$failed" -eq 0 ] && echo "ok: $PRETTY_NAME, $(python3 --version)"
 exit "$failed"
