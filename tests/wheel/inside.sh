@@ -78,8 +78,10 @@ for other in manylinux_2_28_x86_64 manylinux_2_31_aarch64; do
         grep -c 'not a supported wheel' | grep -q '^0'"
 done
 if command -v mpirun >/dev/null; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    check "pgfit by mpirun" mpirun --oversubscribe -np 2 $bin/pgfit --demo digits --epochs 1 -o mpi.h5
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    check "pgfit by Open MPI" says '2 ranks (Open MPI' mpirun.openmpi -np 2 $bin/pgfit --demo digits --epochs 1 -o openmpi.h5
+    check "pgfit by MPICH" says '2 ranks (MPICH' mpirun.mpich -np 2 $bin/pgfit --demo digits --epochs 1 -o mpich.h5
+    check "both compute the same" cmp openmpi.h5 mpich.h5
 else
     check "no MPI here: said with its library" sh -c "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $bin/pgfit --demo digits --epochs 1 -o mpi.h5 2>&1 |
         grep 'libmpi.so.40'"

@@ -5,7 +5,8 @@
 #
 # `sh tools/setup.sh wheel` makes the wheel. Needs root rights; the roots are made once, in ${XDG_CACHE_HOME:-~/.cache}/libpg-wheel,
 # and stay as they are: what a run installs is in a tmpfs. NumPy comes from where pip of this machine has its packages. A root
-# whose name ends in -mpi (bookworm-mpi) has Open MPI, and trains on it.
+# whose name ends in -mpi (bookworm-mpi) has Open MPI and MPICH,
+# and trains on both.
 set -eu
 cd "$(dirname "$0")/../.."
 . tools/packaging/root.sh
@@ -21,7 +22,7 @@ passed=0 failed=0
 for suite; do
     root=$base/$suite
     more=
-    case $suite in *-mpi) more="openmpi-bin openssh-client" ;; esac
+    case $suite in *-mpi) more="openmpi-bin mpich openssh-client" ;; esac
     # shellcheck disable=SC2086
     root_make "${suite%-mpi}" "$root" python3-venv $more
     rm -rf "$root/try"

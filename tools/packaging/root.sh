@@ -34,10 +34,10 @@ root_run() {
     )
 }
 
-root_make() {
+root_make() ( # a shell of its own, so its names stay its own
     suite=$1 root=$2
     shift 2
-    [ -e "$root/.ready" ] && return
+    [ ! -e "$root/.ready" ] || exit 0
     command -v debootstrap >/dev/null || {
         apt-get update -q
         DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends debootstrap
@@ -62,4 +62,4 @@ root_make() {
     cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
     [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
     : >"$root/.ready"
-}
+)
