@@ -5,8 +5,7 @@
 #
 # `sh tools/setup.sh wheel` makes the wheel. Needs root rights; the roots are made once, in ${XDG_CACHE_HOME:-~/.cache}/libpg-wheel,
 # and stay as they are: what a run installs is in a tmpfs. NumPy comes from where pip of this machine has its packages. A root
-# whose name ends in -mpi (bookworm-mpi) has Open MPI and MPICH,
-# and trains on both.
+# whose name ends in -mpi (bookworm-mpi) has Open MPI and MPICH, and trains on both.
 set -eu
 cd "$(dirname "$0")/../.."
 . tools/packaging/root.sh
