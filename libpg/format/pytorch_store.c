@@ -55,6 +55,18 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
     return pg__strided_read(&t->slab, &t->list[tensor].view, tensor, fetch, t, off, buf, n, err);
 }
 
+/* Row-major elements of a stored member, or of a stream. */
+static int place_data(void *ctx, size_t tensor, uint64_t *off_bytes)
+{
+    const pytorch *t = ctx;
+    const pg__pt_tensor *x = &t->list[tensor];
+    const pg__zip_member *m = t->zip ? pg__zip_at(t->zip, (size_t)t->where[tensor]) : NULL;
+    if (x->storage.inside || (m && m->deflated) || !pg__strided_is_plain(&x->view))
+        return -1;
+    return pg__io_fd(t->io, (m ? m->data_off : t->where[tensor]) + x->view.first * x->view.size,
+                     off_bytes);
+}
+
 /* ---- the store ---- */
 
 /* Elements may overlap (a stride of 0), but a small file must not become an endless one: the limit
@@ -236,7 +248,7 @@ done:
 pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format,
                             pg__pt_locator *locate, const void *ctx, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .place = place_data};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     pytorch *t = pg__mem_array(1, sizeof *t);

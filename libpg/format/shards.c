@@ -572,7 +572,8 @@ done:
 
 pg_status pg__shards_store(pg_store **out, pg__shards *s, pg_err *err)
 {
-    static const pg__store_io io = {read_tensor, close_shards, copy_tensor};
+    static const pg__store_io io = {
+        .read = read_tensor, .close = close_shards, .copy = copy_tensor};
     pg_status st = PG_OK;
     pg_store *store = NULL;
     PG_TRY(pg__store_new(&store, pg__fmt_npy_shards.name, NULL, NULL, err));

@@ -436,3 +436,30 @@ pg_status pg_store_read_state(pg_store *s, size_t i, uint64_t off_bytes, void *b
         return pg_fail(err, PG_E_ARG, "there is no state tensor %zu", i);
     return read_native(s, s->n_weights + i, off_bytes, buf, n_bytes, err);
 }
+
+int pg__store_place(const pg_store *s, size_t i, uint64_t *off_bytes)
+{
+    const int here_big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    const tensor *t = &s->tensors[i];
+    uint64_t first, last;
+    if (t->w.n_bytes == 0 || (t->big_endian != here_big && pg_dtype_bytes(t->w.dtype) > 1))
+        return -1;
+    if (!t->extent.io)
+        return s->io && s->io->place ? s->io->place(s->ctx, i, off_bytes) : -1;
+    const int fd = pg__io_fd(t->extent.io, t->extent.off, &first);
+    if (fd < 0 || pg__io_fd(t->extent.io, t->extent.off + t->w.n_bytes - 1, &last) != fd ||
+        last - first != t->w.n_bytes - 1)
+        return -1;
+    *off_bytes = first;
+    return fd;
+}
+
+int pg_store_place(const pg_store *s, size_t i, uint64_t *off_bytes)
+{
+    return i < s->n_weights ? pg__store_place(s, i, off_bytes) : -1;
+}
+
+int pg_store_place_state(const pg_store *s, size_t i, uint64_t *off_bytes)
+{
+    return i < pg_store_n_state(s) ? pg__store_place(s, s->n_weights + i, off_bytes) : -1;
+}

@@ -14,6 +14,9 @@ typedef struct pg__store_io {
     /* Copies a whole tensor to byte off of sink and checks it on the way; NULL: copied by extents
      * or read(). */
     pg_status (*copy)(void *ctx, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
+    /* For tensors without an extent, since they are checked while they are read: the descriptor
+     * and offset of their bytes, row-major and in the file's byte order, or -1; NULL: never. */
+    int (*place)(void *ctx, size_t tensor, uint64_t *off_bytes);
 } pg__store_io;
 
 /* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
@@ -75,6 +78,7 @@ size_t pg__store_n_tensors(const pg_store *s);
 const pg_weight *pg__store_tensor(const pg_store *s, size_t tensor);
 int pg__store_big_endian(const pg_store *s, size_t tensor);
 pg__extent pg__store_extent(const pg_store *s, size_t tensor);
+int pg__store_place(const pg_store *s, size_t tensor, uint64_t *off_bytes);
 pg_status pg__store_read_raw(pg_store *s, size_t tensor, uint64_t off, void *buf, size_t n,
                              pg_err *err);
 

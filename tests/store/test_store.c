@@ -1,5 +1,7 @@
 #include "pg_test.h"
 
+#include <unistd.h>
+
 static void keeps_file_order(void **state)
 {
     (void)state;
@@ -75,6 +77,50 @@ static void reads_nothing_outside_a_tensor(void **state)
     pg_store_close(s);
 }
 
+/* Every weight lies in one piece, and the bytes there are those that a read gives. */
+static void check_places(pg_store *s)
+{
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        unsigned char mapped[4096], read[4096];
+        const size_t n = (size_t)pg_store_weight(s, i)->n_bytes;
+        uint64_t off = 0;
+        const int fd = pg_store_place(s, i, &off);
+        assert_true(n <= sizeof read && fd >= 0);
+        assert_int_equal(pread(fd, mapped, n, (off_t)off), n);
+        assert_ok(pg_store_read(s, i, 0, read, n, NULL));
+        assert_memory_equal(mapped, read, n);
+    }
+}
+
+static void tells_where_a_tensor_lies(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"keras-2.2.4/cnn4-g2/wrapper_weights.h5",
+                                        "keras-3.6.0-native/cnn4/template.keras",
+                                        "pytorch/cnn/checkpoint.pth.tar"};
+    uint64_t off = 7;
+    char path[4096];
+    pg_store *s = NULL;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        (void)snprintf(path, sizeof path, "%s/files/%s", pg_testdata, files[i]);
+        assert_ok(pg_store_open(&s, path, NULL, NULL));
+        check_places(s);
+        pg_store_close(s);
+        assert_ok(pg_convert_open(&s, path, &(pg_convert_opts){.unwrap = i != 1}, NULL, NULL));
+        check_places(s);
+        pg_store_close(s);
+    }
+    assert_ok(pg_store_open(&s, path, NULL, NULL));
+    assert_int_equal(pg_store_place(s, pg_store_n_weights(s), &off), -1);
+    assert_int_equal(pg_store_place_state(s, 0, &off), -1);
+    pg_store_close(s);
+    s = pg_test_store("a[w]"); /* no bytes at all */
+    assert_int_equal(pg_store_place(s, 0, &off), -1);
+    assert_int_equal(off, 7);
+    pg_store_close(s);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(keeps_file_order), cmocka_unit_test(refuses_a_shape_that_overflows),
              cmocka_unit_test(turns_big_endian_data_round),
-             cmocka_unit_test(reads_nothing_outside_a_tensor))
+             cmocka_unit_test(reads_nothing_outside_a_tensor),
+             cmocka_unit_test(tells_where_a_tensor_lies))

@@ -72,7 +72,7 @@ typedef struct pg_layer {
 typedef struct pg_store pg_store;
 
 typedef struct pg_open_opts {
-    int salvage;     /* open what is left of a half-written or damaged file; see pg_store_damage */
+    int salvage; /* open what is left of a half-written or damaged file; see pg_store_damage */
     /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), nested keys joined with
      * dots ("nets.generator", "models.0"). "." is everything, each tensor under its path; "" is no
      * tensor, only the list of parts. NULL: the only part that can be the model. PG_E_UNSUPPORTED:
@@ -154,6 +154,14 @@ PG_API PG_MUST_USE pg_status pg_store_read(pg_store *s, size_t i, uint64_t off_b
                                            size_t n_bytes, pg_err *err);
 PG_API PG_MUST_USE pg_status pg_store_read_state(pg_store *s, size_t i, uint64_t off_bytes,
                                                  void *buf, size_t n_bytes, pg_err *err);
+
+/* For a program that maps tensors into memory: the descriptor of the file that holds all bytes of
+ * weight (or state) i as pg_store_read() would give them, in one piece from byte *off_bytes on. -1:
+ * there is no such piece, because the tensor is compressed, chunked, empty or of the other byte
+ * order, or there is no tensor i. The descriptor is borrowed from the store; a mapping made of it
+ * may outlive both. */
+PG_API int pg_store_place(const pg_store *s, size_t i, uint64_t *off_bytes);
+PG_API int pg_store_place_state(const pg_store *s, size_t i, uint64_t *off_bytes);
 
 #ifdef __cplusplus
 }

@@ -322,6 +322,15 @@ done:
     return st;
 }
 
+static int place_view(void *ctx, size_t tensor, uint64_t *off_bytes)
+{
+    const view *v = ctx;
+    const pg__out_tensor *x = tensor_at(v->o, tensor);
+    return pg__take_is_copy(&x->take, v->src)
+               ? pg__store_place(v->src, x->take.block[0].src, off_bytes)
+               : -1;
+}
+
 static void close_view(void *ctx)
 {
     view *v = ctx;
@@ -388,8 +397,9 @@ done:
 pg_status pg__outline_store(pg_store **out, const pg__rounding **rounding, const pg__outline *o,
                             pg_store *src, pg_err *err)
 {
-    static const pg__store_io plain = {.read = read_view, .close = close_view},
-                              checked = {.read = read_view, .close = close_view, .copy = copy_view};
+    static const pg__store_io plain = {.read = read_view, .close = close_view, .place = place_view};
+    static const pg__store_io checked = {
+        .read = read_view, .close = close_view, .copy = copy_view, .place = place_view};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     view *v = pg__mem_array(1, sizeof *v);
