@@ -366,6 +366,8 @@ typedef struct pg_fit_opts {
                              there belongs to the run, for pg_resume_owns(); or NULL */
     int replaces_output;  /* the file that exists there now may be replaced */
     int profile; /* measure where the time goes, for pg_trainer_profile(); slows a GPU down */
+    const volatile int *stop; /* looked at after epoch_end: not 0 makes this epoch the last one, as
+                                 EarlyStopping does; in a job, all processes set it; or NULL */
 } pg_fit_opts;
 
 /* Keras' name of the i-th class that pg_fit_opts.callbacks accepts, sorted; NULL after the last. */

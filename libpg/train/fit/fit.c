@@ -42,6 +42,8 @@ static pg_status end_pass(run *r, const pg__turn *turn, pg_err *err)
     r->n_finished++;
     if (r->cb && r->cb->epoch_end)
         PG_TRY(r->cb->epoch_end(r->cb->user, turn->epoch, &logs, err));
+    if (r->opts->stop && *r->opts->stop)
+        r->fit.stops = 1;
     PG_TRY(pg__calls_epoch_end(&r->fit, &logs, err));
 done:
     return st;

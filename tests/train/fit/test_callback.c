@@ -85,6 +85,49 @@ static void all_classes_are_listed_in_order(void **state)
     assert_true(n > 0);
 }
 
+typedef struct told {
+    size_t n_epochs;
+    int stop, ended;
+} told;
+
+static pg_status stop_in_second_epoch(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    told *t = user;
+    (void)logs, (void)err;
+    t->n_epochs++;
+    t->stop = epoch == 1;
+    return PG_OK;
+}
+
+static void hear_the_end(void *user, const pg_fit_report *report)
+{
+    ((told *)user)->ended = report->n_epochs == 2;
+}
+
+/* The run is as whole as one that ends by itself: callbacks hear its end, nothing failed. */
+static void a_flag_makes_an_epoch_the_last(void **state)
+{
+    char model[512], data[512];
+    told heard = {.n_epochs = 0};
+    pg_trainer *t = NULL;
+    pg_data *d = NULL;
+    (void)state;
+    snprintf(model, sizeof model, "%s/golden/mlp_digits/model.json", pg_testdata);
+    snprintf(data, sizeof data, "%s/golden/mlp_digits/data.npz", pg_testdata);
+    const pg_train_opts opts = {.model = model, .loss = "mse", .threads = 1};
+    const pg_fit_opts fit = {.epochs = 5, .stop = &heard.stop};
+    const pg_callback cb = {
+        .user = &heard, .epoch_end = stop_in_second_epoch, .train_end = hear_the_end};
+    assert_ok(pg_trainer_open(&t, &opts, NULL));
+    assert_ok(pg_data_open(&d, data, NULL));
+    assert_ok(pg_fit(t, d, &fit, &cb, NULL));
+    assert_int_equal(heard.n_epochs, 2);
+    assert_true(heard.ended);
+    pg_data_close(d);
+    pg_trainer_close(t);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(an_epoch_ends_with_the_learning_rate),
              cmocka_unit_test(names_are_Keras_own),
-             cmocka_unit_test(all_classes_are_listed_in_order))
+             cmocka_unit_test(all_classes_are_listed_in_order),
+             cmocka_unit_test(a_flag_makes_an_epoch_the_last))
