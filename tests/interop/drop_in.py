@@ -336,7 +336,7 @@ def same_as_keras(b, r, d):
 
 
 def refusals(b, r, d):
-    from pg import keras as ours
+    from pgfit import keras as ours
     template, wrapper = b.pair('momentum')
     stranger = b.template('two')
     r.refused(lambda: b.fit(wrapper, 'two', 1, [ours.ParallelModelCheckpoint(stranger, str(d / 'no.keras'))]),

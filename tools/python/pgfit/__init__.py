@@ -1,3 +1,4 @@
-"""libpg for Python: a checkpoint callback and a shard loader for Keras (pgfit.keras)."""
-
-__version__ = "0.1.0"
+"""libpg for Python: weight files from parallel training, and the trainer pgfit. `man pg-python` shows how."""
+from ._errors import (AmbiguousError, ArgumentError, CancelledError, DamagedError, DeviceError, Error, FileError, LibraryError,
+                      MemoryExceededError, MismatchError, NothingToDoError, UnknownFormatError, UnsupportedError)
+from ._version import __version__

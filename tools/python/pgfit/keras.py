@@ -12,26 +12,14 @@ uses the Keras that the given model comes from.
 """
 import copy
 import os
-import sys
 import warnings
 
+from ._models import keras_of
 from .shards import ShardError, load_shards, load_weights
 
 __all__ = ["ParallelModelCheckpoint", "ShardError", "load_shards", "load_weights"]
 
-_ROOTS = ("keras", "tf_keras", "tensorflow")
 _FILES = (".keras", ".h5", ".hdf5")  # one file each: written beside its place, then renamed
-
-
-def _keras_of(model):
-    """The module of the Keras that made `model`."""
-    for cls in type(model).__mro__:
-        root = cls.__module__.split(".")[0]
-        if root in _ROOTS and root in sys.modules:
-            found = sys.modules[root]
-            return found.keras if root == "tensorflow" else found
-    raise TypeError("ParallelModelCheckpoint: the first argument is the one-device model, a Keras model, "
-                    "not %s" % type(model).__name__)
 
 
 class ParallelModelCheckpoint:
@@ -52,7 +40,7 @@ class ParallelModelCheckpoint:
     """
 
     def __new__(cls, model=None, *args, **kwargs):
-        base = object if model is None else _keras_of(model).callbacks.ModelCheckpoint  # no model: a copy is made
+        base = object if model is None else keras_of(model).callbacks.ModelCheckpoint  # no model: a copy is made
         if not issubclass(cls, base):  # not yet mixed with a Keras
             cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
         return super().__new__(cls)
@@ -137,7 +125,7 @@ def _write(filepath, save):
 
 def _warn_of_fresh_starts(template, optimizer, path):
     """Warns because Keras 2 writes optimizer state that it does not read again, without saying so."""
-    keras = _keras_of(template)
+    keras = keras_of(template)
     old = getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None)
     if int(keras.__version__.split(".")[0]) >= 3 or path.endswith((".h5", ".hdf5")):
         return
@@ -152,7 +140,7 @@ class _Compiled:
 
     def __init__(self, wrapper, template, custom_objects):
         self.template, self.cloned = template, False
-        keras = _keras_of(template)
+        keras = keras_of(template)
         self.model = template if wrapper is template else self._same_layers(keras)
         if self.model is template:
             return
