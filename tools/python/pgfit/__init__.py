@@ -1,4 +1,7 @@
 """libpg for Python: weight files from parallel training, and the trainer pgfit. `man pg-python` shows how."""
 from ._errors import (AmbiguousError, ArgumentError, CancelledError, DamagedError, DeviceError, Error, FileError, LibraryError,
                       MemoryExceededError, MismatchError, NothingToDoError, UnknownFormatError, UnsupportedError)
+from ._inspect import Info, Part, Wrapper, inspect
+from ._open import Checkpoint, Tensors, open
+from ._tensors import Layer, Stats, Tensor
 from ._version import __version__
