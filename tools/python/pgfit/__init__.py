@@ -1,7 +1,10 @@
 """libpg for Python: weight files from parallel training, and the trainer pgfit. `man pg-python` shows how."""
+from ._compare import check, diff
 from ._errors import (AmbiguousError, ArgumentError, CancelledError, DamagedError, DeviceError, Error, FileError, LibraryError,
                       MemoryExceededError, MismatchError, NothingToDoError, UnknownFormatError, UnsupportedError)
 from ._inspect import Info, Part, Wrapper, inspect
 from ._open import Checkpoint, Tensors, open
+from ._reports import Change, Check, CheckReport, Comparison, ConvertReport, Report, RewriteReport, ShardFile, ShardReport
+from ._rewrite import convert, join, repair, split, unwrap, wrap
 from ._tensors import Layer, Stats, Tensor
 from ._version import __version__
