@@ -7,26 +7,12 @@ and exit with 0; a command must print what the document shows (stdout and stderr
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-FILES = {  # name in the documents: test file
-    'parallel.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_weights.h5',
-    'large.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_weights.h5',
-    'parallel_full.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_model.h5',
-    'model.h5': 'files/keras-2.2.4/cnn4-g2/template_model.h5',
-    'model.json': 'files/keras-2.2.4/cnn4-g2/template.json',
-    'checkpoint.pth.tar': 'files/pytorch/cnn/checkpoint.pth.tar',
-    'before.h5': 'golden/mlp_digits/init_weights.h5',
-    'mlp.json': 'golden/mlp_digits/model.json',
-    'digits.npz': 'golden/mlp_digits/data.npz',
-    'after.h5': 'golden/mlp_digits/final_weights.h5',
-    'a.h5': 'files/keras-3.6.0-native/cnn4/template_legacy.h5',
-    'b.keras': 'files/keras-3.6.0-native/cnn4/template.keras',
-    'broken.h5': 'negative/truncated_half.h5',
-}
+from doc_files import lay_out
+
 testdata, tools, subject = map(pathlib.Path, sys.argv[1:4])
 env = dict(os.environ, LC_ALL='C.UTF-8', PATH=f'{tools.resolve()}:/usr/bin:/bin')
 bad = 0
@@ -39,8 +25,7 @@ def run(command, d):
 
 
 with tempfile.TemporaryDirectory() as d:
-    for name, path in FILES.items():
-        shutil.copy(testdata / path, pathlib.Path(d) / name)
+    lay_out(testdata, d)
     if subject.suffix != '.md':
         r = run([subject.resolve()], d)
         print(r.stdout, r.stderr, sep='')

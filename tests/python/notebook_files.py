@@ -1,0 +1,67 @@
+"""notebook.py, files: every function on files, beside h5py and safetensors."""
+import json
+import pathlib
+
+import h5py
+import numpy as np
+import pgfit
+from safetensors.numpy import load_file, save_file
+
+# What is this file?
+info = pgfit.inspect('parallel.h5', stats=True)
+assert info.verdict == 'wrapper' and info.wrapper.replicas == 2
+with h5py.File('parallel.h5') as h, pgfit.open('parallel.h5') as f:
+    group = h['model_1']
+    assert len(f) == len(info.tensors) == 8
+    for name, array in f.items():
+        want = group[name][()]
+        np.testing.assert_array_equal(array, want)
+        stats = next(t.stats for t in info.tensors if t.name == name)
+        assert (np.float32(stats.min), np.float32(stats.max)) == (want.min(), want.max())
+
+# Take the model out, and put it back.
+report = pgfit.unwrap('parallel.h5', 'single.h5')
+assert report.n_verified == report.n_written == 8
+with h5py.File('single.h5') as h, h5py.File('model.h5') as m:
+    names = [n.decode() for n in h.attrs['layer_names']]
+    weighted = [n.decode() for n in m['model_weights'].attrs['layer_names']]
+    assert names == [n for n in weighted if len(m['model_weights'][n].attrs['weight_names'])], names
+    for layer in names:
+        for w in h[layer].attrs['weight_names']:
+            np.testing.assert_array_equal(h[layer][w][()], m['model_weights'][layer][w][()])
+assert pgfit.diff('single.h5', 'model.h5').equal
+assert pgfit.check('single.h5', model='model.json').ok and not pgfit.check('parallel.h5', model='model.json').ok
+pgfit.wrap('single.h5', 'again.h5', gpus=2, name='model_1')
+with h5py.File('again.h5') as h:
+    assert len(h.attrs['layer_names']) == 5 and list(h['model_1'].attrs['weight_names'])
+pgfit.repair('again.h5', 'repaired.h5', like=json.loads(pathlib.Path('model.json').read_text()))
+assert pgfit.diff('repaired.h5', 'model.h5').equal
+
+# Shards, as NumPy loads them.
+pgfit.split('single.h5', 'out', progress=lambda done, all: None)
+np.testing.assert_array_equal(np.load('out/conv2d_1/kernel.npy'), pgfit.open('single.h5')['conv2d_1/kernel'])
+pgfit.join('out', 'joined.h5')
+assert pathlib.Path('joined.h5').stat().st_size and pgfit.diff('joined.h5', 'single.h5').equal
+
+# Other containers; a change made with NumPy comes back as one.
+pgfit.convert('single.h5', 'single.safetensors')
+tensors = load_file('single.safetensors')
+with pgfit.open('single.safetensors') as f:
+    assert sorted(f) == sorted(tensors)
+    for name, want in tensors.items():
+        np.testing.assert_array_equal(f[name], want)
+key = sorted(tensors)[0]
+tensors[key] = tensors[key] + np.float32(1)
+save_file(tensors, 'changed.safetensors')
+change = pgfit.diff('single.safetensors', 'changed.safetensors')
+assert [r.name for r in change.changed] and len(change.changed) == 1 and abs(change.changed[0].max_abs - 1) < 1e-6
+
+# Training on arrays; predictions are those of a matrix product.
+x, y = np.load('digits.npz')['x0'], np.load('digits.npz')['y0']
+run = pgfit.fit('mlp.json', x, y, loss='categorical_crossentropy', optimizer='adam', epochs=3, verbose=0, output='t.safetensors')
+assert run.history['loss'][2] < run.history['loss'][0]
+with pgfit.open('t.safetensors') as f:
+    assert sorted(a.tobytes() for a in f.values()) == sorted(w.tobytes() for w in run.weights)
+p = pgfit.predict('mlp.json', x, weights='t.safetensors')
+loss = pgfit.evaluate('mlp.json', x, y, weights='t.safetensors', loss='categorical_crossentropy')['loss']
+assert abs(-np.log(p[y > 0]).mean() - loss) < 1e-5
