@@ -223,6 +223,20 @@ class Train(Case):
         with self.assertRaises(pgfit.ArgumentError):
             t.predict(self.x)
 
+    def test_weights_that_nobody_trained(self):
+        with self.assertWarnsRegex(UserWarning, 'initializers'):
+            pgfit.predict('mlp.json', self.x)
+
+    def test_sets_of_a_file(self):
+        data = np.load('digits.npz')
+        np.savez('sets.npz', x_train=self.x, y_train=self.y, x_test=data['xval0'], y_test=data['yval0'])
+        a = pgfit.fit('mlp.json', 'sets.npz', loss='mse', verbose=0, seed=1, validation_data='test')
+        b = pgfit.fit('mlp.json', self.x, self.y, loss='mse', verbose=0, seed=1, validation_data=(data['xval0'], data['yval0']))
+        self.assertEqual(a.history, b.history)
+        with self.assertRaises(pgfit.MismatchError) as e:
+            pgfit.fit('mlp.json', self.x, loss='mse', verbose=0)
+        self.assertIn('y=', e.exception.hint)
+
     def test_what_does_not_fit(self):
         with self.assertRaises(pgfit.MismatchError) as e:
             pgfit.fit('mlp.json', self.x[:, :3], self.y, loss='mse', verbose=0)

@@ -75,6 +75,7 @@ class Abi:
 
     def _type(self, base: str, stars: int) -> Any:
         base = self._base(base)[0]
+        kind: Any
         if base in ("char", "void") and stars:
             kind, stars = (c.c_char_p if base == "char" else c.c_void_p), stars - 1
         elif base in _BASIC:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from . import _errors
 from ._abi import abi
@@ -22,7 +22,7 @@ def text(value: Optional[bytes]) -> Optional[str]:
     return None if value is None else value.decode("utf-8", "surrogateescape")
 
 
-def error_of(err: "abi.pg_err", objects: Sequence[Path] = ()) -> _errors.Error:
+def error_of(err: Any, objects: Sequence[Path] = ()) -> _errors.Error:
     """The exception for a filled pg_err; objects: the files that the call was about."""
     names = [os.fspath(x) for x in objects]
     status = abi.enums["pg_status"][err.code]
@@ -32,7 +32,7 @@ def error_of(err: "abi.pg_err", objects: Sequence[Path] = ()) -> _errors.Error:
     error = _errors.class_of(status)(message or status, status=status, object=named[0] if named else None, hint=hint,
                                      details=[x.strip() for x in detail.split("\n") if x.strip()])
     if err.sys:
-        error.errno = err.sys  # type: ignore[attr-defined]
+        setattr(error, "errno", err.sys)
     return error
 
 
@@ -49,7 +49,7 @@ class Bar:
     def __init__(self, what: str, unit: str = "B") -> None:
         self.what, self.done = what, 0
         try:
-            from tqdm.auto import tqdm  # type: ignore[import-untyped]
+            from tqdm.auto import tqdm
             self.bar: Any = tqdm(desc=what, unit=unit, unit_scale=unit == "B")
         except ImportError:
             self.bar = None
@@ -69,7 +69,7 @@ class Bar:
             sys.stderr.write("\n")
 
 
-def _tell(show: Callable[[int, int], None], stop: "ctypes.c_int", failed: list) -> Any:
+def _tell(show: Callable[[int, int], None], stop: "ctypes.c_int", failed: List[BaseException]) -> Any:
     """The function that libpg calls after each piece; what `show` raises ends the call."""
     last = [0.0]
 
@@ -93,7 +93,8 @@ def long_call(name: str, *arguments: Any, steer: Any, objects: Sequence[Path] = 
     The call runs in a thread of its own, so that Ctrl-C reaches Python at once; the cancel flag then ends the call, which
     leaves nothing behind, and KeyboardInterrupt goes on.
     """
-    stop, failed, bar = ctypes.c_int(0), [], None
+    stop, bar = ctypes.c_int(0), None
+    failed: List[BaseException] = []
     steer.cancel = ctypes.pointer(stop)
     if progress:
         show = progress if callable(progress) else Bar(label or name[3:].replace("_file", ""))
@@ -134,7 +135,7 @@ def _wait(ended: threading.Event, stop: "ctypes.c_int") -> bool:
     return interrupted
 
 
-def fill(options: Any, keywords: dict, names: Optional[dict] = None) -> Any:
+def fill(options: Any, keywords: Dict[str, Any], names: Optional[Dict[str, str]] = None) -> Any:
     """Sets members of a struct of options, or of its `write`, from keywords; None leaves the default.
 
     names: members whose keyword has another name here."""

@@ -78,7 +78,7 @@ class Hooks:
                     function(*arguments[:-1])
             except BaseException as e:
                 self.raised = e
-            return abi.PG_OK if self.raised is None else abi.PG_E_CANCELLED
+            return int(abi.PG_OK if self.raised is None else abi.PG_E_CANCELLED)
         return guarded
 
     def tell(self, moment: str, *arguments: Any) -> None:

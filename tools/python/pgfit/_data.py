@@ -51,6 +51,8 @@ class Data:
                 raise _errors.ArgumentError("x is a file: it holds the targets and weights, too")
             call("pg_data_open", ctypes.byref(self.handle), os.fsencode(x), objects=[x])
             return
+        if isinstance(weights, dict):
+            raise _errors.ArgumentError("sample_weight: an array, or a list of them in the order of the outputs")
         values = {**_named(x, "x"), **_named(y, "y"), **_named(weights, "w")}
         self._arrays = {key: _array(key, value) for key, value in values.items()}
         self._keys = [key.encode() for key in values]
@@ -84,10 +86,14 @@ class Data:
         self.close()
 
 
-def validation(value: Any) -> Optional[Data]:
-    """validation_data as Keras takes it: (x, y) or (x, y, weights), or a file."""
+def validation(value: Any, x: Any) -> Optional[Data]:
+    """validation_data as Keras takes it: (x, y) or (x, y, weights); or a file, or "test" or "val" of the file x."""
     if value is None:
         return None
+    if isinstance(value, str) and value in ("test", "val") and isinstance(x, (str, os.PathLike)):
+        data = Data(x)
+        call("pg_data_set", data.handle, value.encode(), objects=[x])
+        return data
     if isinstance(value, (str, os.PathLike)):
         return Data(value)
     parts: Tuple[Any, ...] = tuple(value)

@@ -33,7 +33,8 @@ def fit(model: ModelLike, x: Any, y: Any = None, *, batch_size: int = 32, epochs
             Keras' methods, or functions f(epoch, logs). They may set model.stop_training. on_train_batch_begin and those
             of validation and prediction are not called; Keras' own that change the optimizer are refused. What a callback
             raises ends the training, the weights are kept, and the exception is raised here. So does Ctrl-C.
-        validation_data: (x, y), (x, y, sample_weight) or a file. validation_split: share of the rows, taken from the end.
+        validation_data: (x, y), (x, y, sample_weight), a file, or "test": the set of that name in the file x.
+        validation_split: share of the rows, taken from the end.
         shuffle: "batch": neighbouring rows stay together.
         output: file for the trained model (.h5, .weights.h5, .keras, .safetensors); force replaces one.
         options: Trainer's (optimizer, loss, metrics, devices, freeze, seed, deterministic, ...) and pg_fit_opts' members

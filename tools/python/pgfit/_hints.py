@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Dict, List, Tuple
+import os
+from typing import Any, Dict, List, Tuple
 
 from ._abi import abi
 from ._library import lib
@@ -45,9 +46,10 @@ _WORDS = {
 }
 
 
-def arguments_of(action: "abi.pg_action") -> List[Tuple[str, str]]:
+def arguments_of(action: Any) -> List[Tuple[str, str]]:
     """Keys and values of an action, in order."""
-    found, value = [], ctypes.c_char_p()
+    found: List[Tuple[str, str]] = []
+    value = ctypes.c_char_p()
     while True:
         key = lib.pg_action_arg(ctypes.byref(action), len(found), ctypes.byref(value))
         if key is None:
@@ -86,12 +88,26 @@ def _options(pairs: List[Tuple[str, str]]) -> str:
     return ", or ".join(", ".join(x) for x in choices if x) + notes
 
 
-def hint_of(action: "abi.pg_action") -> str:
+def _free(wish: str, suffix: str) -> str:
+    """"single.h5", or "single-2.h5" if that is there: a file that may be written."""
+    stem = wish[:-len(suffix)] if suffix and wish.endswith(suffix) else wish
+    name, k = wish, 1
+    while os.path.exists(name) and k < 100:
+        k += 1
+        name = "%s-%d%s" % (stem, k, wish[len(stem):])
+    return name
+
+
+def hint_of(action: Any) -> str:
     """The line of an action; "" where the table has none."""
     what = abi.enums["pg_do"][action.what]
     pairs = arguments_of(action)
     given = dict(pairs)
-    if what in ("PG_DO_SET", "PG_DO_GIVE", "PG_DO_CHOOSE_DATA"):
+    if "out" in given and "suffix" in given:
+        given["out"] = _free(given["out"], given["suffix"])
+    if what == "PG_DO_CHOOSE_DATA" or (what == "PG_DO_GIVE" and set(given) <= {"x", "y", "or"}):
+        return ", ".join("or" if k == "or" else '%s=data["%s"]' % (k, v) for k, v in pairs) + "   (data = numpy.load(...))"
+    if what in ("PG_DO_SET", "PG_DO_GIVE"):
         return _options(pairs)
     if what in _CALLS:
         name, *members = _CALLS[what]

@@ -4,11 +4,11 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
-from typing import List, Optional
+from typing import Any, List, Optional, Tuple
 
 from . import _errors
 from ._abi import abi
-from ._call import Path, Progress, call, error_of, long_call, text
+from ._call import Path, Progress, call, long_call, text
 from ._hints import hint_of
 from ._library import lib
 from ._tables import Table, count, page, size
@@ -120,7 +120,7 @@ class Info:
         return page(["\n".join(self._lines())] + self._end(), self._table())
 
 
-def _open(path: Path, part: Optional[str]) -> "tuple[ctypes.c_void_p, Optional[_errors.Error]]":
+def _open(path: Path, part: Optional[str]) -> Tuple[ctypes.c_void_p, Optional[_errors.Error]]:
     """The store, and the error of a file that is damaged or does not say which part is the model."""
     store = ctypes.c_void_p()
     wanted = abi.pg_open_opts(part=None if part is None else part.encode())
@@ -142,9 +142,9 @@ def _read_stats(store: ctypes.c_void_p, tensors: List[Tensor], path: Path, progr
     return [dataclasses.replace(t, stats=stats_of(s)) for t, s in zip(tensors, out)]
 
 
-def _wrapper_of(f: "abi.pg_finding") -> Wrapper:
-    def names(list_: object, n: int) -> List[str]:
-        return [text(list_[i]) or "" for i in range(n)]  # type: ignore[index]
+def _wrapper_of(f: Any) -> Wrapper:
+    def names(list_: Any, n: int) -> List[str]:
+        return [text(list_[i]) or "" for i in range(n)]
     return Wrapper(text(f.recogniser) or "", text(f.template_name), f.replicas, bool(f.certain), names(f.slices, f.n_slices),
                    names(f.merges, f.n_merges), text(f.unsettled))
 
@@ -169,14 +169,14 @@ def _describe(store: ctypes.c_void_p, path: Path, wrong: Optional[_errors.Error]
             problems.append(text(found.unsettled) or "")
         if found.index:
             problems.append("one shard of several; the whole: %s" % text(found.index))
-        texts = [lib.pg_store_text(store, i, None) for i in range(len(abi.enums["pg_text"]))]
+        model, training, metadata = (text(lib.pg_store_text(store, i, None)) for i in range(len(abi.enums["pg_text"])))
         return Info(os.fspath(path), lib.pg_store_format(store).decode(), text(lib.pg_store_writer(store)), verdict, reason,
                     wrapper, [Layer(text(x.name) or "", tuple(t.name for t in tensors[x.first:x.first + x.n_weights]))
                               for x in layers], tensors,
                     [tensor_of(lib.pg_store_state(store, i).contents) for i in range(lib.pg_store_n_state(store))],
                     [Part(text(p.path) or "", text(p.kind) or "", p.n_tensors, p.n_params, bool(p.is_model)) for p in parts],
                     counts.trainable if counts.known else None, counts.non_trainable if counts.known else None,
-                    text(lib.pg_store_others(store)) or text(lib.pg_store_beside(store, None)), *map(text, texts),
+                    text(lib.pg_store_others(store)) or text(lib.pg_store_beside(store, None)), model, training, metadata,
                     [text(found.evidence[i]) or "" for i in range(found.n_evidence)], problems,
                     wrong.hint if wrong else hint_of(found.next))
     finally:

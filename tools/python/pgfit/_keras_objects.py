@@ -25,7 +25,7 @@ def take_weights(model: Any, weights: List[Any]) -> None:
     model.set_weights([w.astype(old.dtype) for w, old in zip(weights, model.get_weights())])
 
 
-def take_optimizer(model: Any, save: Callable[[str], None]) -> None:
+def take_optimizer(model: Any, save: Callable[[str], Any]) -> None:
     """Sets the state of the model's optimizer, if it has one, to that of a trainer that `save` writes into a file."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
@@ -49,5 +49,4 @@ def take_optimizer(model: Any, save: Callable[[str], None]) -> None:
 
 
 def _dtype(variable: Any) -> str:
-    dtype = variable.dtype
-    return getattr(dtype, "name", dtype)
+    return str(getattr(variable.dtype, "name", variable.dtype))

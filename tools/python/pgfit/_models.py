@@ -29,7 +29,7 @@ def is_keras(model: Any) -> bool:
     return hasattr(model, "to_json") and hasattr(model, "get_weights")
 
 
-def described(model: ModelLike, file: str, as_text: str) -> Dict[str, Any]:
+def described(model: Any, file: str, as_text: str) -> Dict[str, Any]:
     """The options `file` and `as_text` of a call for a model: its path, or its JSON under a name for messages."""
     if model is None:
         return {}

@@ -6,7 +6,7 @@ import mmap
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
 from . import _errors
 from ._abi import abi

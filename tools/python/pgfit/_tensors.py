@@ -60,7 +60,7 @@ def tensor_of(weight: Any, layer: Optional[str] = None) -> Tensor:
                   lib.pg_dtype_name(weight.dtype).decode(), weight.n_bytes)
 
 
-def stats_of(s: "abi.pg_stats") -> Stats:
+def stats_of(s: Any) -> Stats:
     """Of a pg_stats."""
     return Stats(s.min, s.max, s.mean, s.std, s.n_zero, s.n_nan, s.n_inf, s.crc32)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import threading
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from . import _errors, _keras_objects
@@ -117,6 +118,10 @@ class Trainer:
         call("pg_trainer_save", self._handle(), os.fsencode(path), ctypes.byref(o), objects=[path])
         return text(lib.pg_trainer_saved(self._handle())) or ""
 
+    def _warn_if_untrained(self) -> None:
+        if lib.pg_trainer_is_untrained(self._handle()):
+            warnings.warn("no file provided the weights: these are those of the model's initializers", stacklevel=3)
+
     def _give_back(self) -> None:
         if is_keras(self.model):
             _keras_objects.take_weights(self.model, self.get_weights())
@@ -141,10 +146,11 @@ class Trainer:
             o.callbacks, o.n_callbacks = ctypes.cast(names, ctypes.POINTER(ctypes.c_char_p)), len(specs)
         subject = self.model if is_keras(self.model) else Run(self.get_weights)
         bar = Bar("fit", "batch") if progress is True else None
-        hooks = Hooks(objects, subject, self._give_back, _line if verbose else None, bar or (progress or None), last)
+        shown = progress if callable(progress) else bar
+        hooks = Hooks(objects, subject, self._give_back, _line if verbose else None, shown, last)
         with contextlib.ExitStack() as stack:
             data = stack.enter_context(Data(x, y, sample_weight))
-            held = validation(validation_data)
+            held = validation(validation_data, x)
             if held:
                 stack.enter_context(held)
                 o.validation = held.handle
@@ -174,7 +180,7 @@ class Trainer:
         """Weights and optimizer go back into a Keras model, then callbacks hear of the end."""
         self._give_back()
         if self._is_models_optimizer:
-            _keras_objects.take_optimizer(self.model, lambda path: self.save(path, full_model=True) and None)
+            _keras_objects.take_optimizer(self.model, lambda path: self.save(path, full_model=True))
         if hooks.raised is None:
             hooks.end()
 
@@ -182,6 +188,7 @@ class Trainer:
                  steps: Optional[int] = None) -> Dict[str, float]:
         """Loss and metrics over all rows, by name, as Keras' evaluate(return_dict=True)."""
         o, logs = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), abi.pg_logs()
+        self._warn_if_untrained()
         with Data(x, y, sample_weight) as data:
             long_call("pg_evaluate", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(logs), steer=o)
             return {logs.names[i].decode(): logs.values[i] for i in range(logs.n)}
@@ -192,6 +199,7 @@ class Trainer:
         types = dict(abi.pg_predictions._fields_)
         begin, rows = types["begin"](_begin(outputs)), types["rows"](_rows(outputs))
         to = abi.pg_predictions(begin=begin, rows=rows)
+        self._warn_if_untrained()
         with Data(x) as data:
             long_call("pg_predict", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(to), steer=o)
         return outputs[0] if len(outputs) == 1 else outputs
@@ -204,8 +212,8 @@ def _begin(outputs: List[Any]) -> Callable[..., int]:
         try:
             outputs.extend(np.empty(t.shape, t.dtype) for t in (tensor_of(weights[i]) for i in range(n)))
         except BaseException:
-            return abi.PG_E_NOMEM
-        return abi.PG_OK
+            return int(abi.PG_E_NOMEM)
+        return int(abi.PG_OK)
     return begin
 
 
@@ -214,7 +222,7 @@ def _rows(outputs: List[Any]) -> Callable[..., int]:
     def rows(_user: Any, output: int, first: int, n: int, values: int, _err: Any) -> int:
         part = outputs[output][first:first + n]
         ctypes.memmove(part.ctypes.data, values, part.nbytes)
-        return abi.PG_OK
+        return int(abi.PG_OK)
     return rows
 
 

@@ -253,6 +253,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *opts, pg_err *e
 void pg_trainer_close(pg_trainer *t);
 size_t pg_trainer_n_notes(const pg_trainer *t);
 const char *pg_trainer_note(const pg_trainer *t, size_t i);
+int pg_trainer_is_untrained(const pg_trainer *t);
 size_t pg_trainer_n_weights(const pg_trainer *t);
 const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i);
 pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err);
