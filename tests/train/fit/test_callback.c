@@ -108,21 +108,21 @@ static void hear_the_end(void *user, const pg_fit_report *report)
 static void a_flag_makes_an_epoch_the_last(void **state)
 {
     char model[512], data[512];
-    told heard = {.n_epochs = 0};
+    told got = {.n_epochs = 0};
     pg_trainer *t = NULL;
     pg_data *d = NULL;
     (void)state;
     snprintf(model, sizeof model, "%s/golden/mlp_digits/model.json", pg_testdata);
     snprintf(data, sizeof data, "%s/golden/mlp_digits/data.npz", pg_testdata);
     const pg_train_opts opts = {.model = model, .loss = "mse", .threads = 1};
-    const pg_fit_opts fit = {.epochs = 5, .stop = &heard.stop};
+    const pg_fit_opts fit = {.epochs = 5, .stop = &got.stop};
     const pg_callback cb = {
-        .user = &heard, .epoch_end = stop_in_second_epoch, .train_end = hear_the_end};
+        .user = &got, .epoch_end = stop_in_second_epoch, .train_end = hear_the_end};
     assert_ok(pg_trainer_open(&t, &opts, NULL));
     assert_ok(pg_data_open(&d, data, NULL));
     assert_ok(pg_fit(t, d, &fit, &cb, NULL));
-    assert_int_equal(heard.n_epochs, 2);
-    assert_true(heard.ended);
+    assert_int_equal(got.n_epochs, 2);
+    assert_true(got.ended);
     pg_data_close(d);
     pg_trainer_close(t);
 }

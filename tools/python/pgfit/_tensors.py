@@ -5,7 +5,6 @@ import ctypes
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
-from ._abi import abi
 from ._call import text
 from ._library import lib
 
