@@ -49,7 +49,7 @@ PLACES = {
 WORDS = {
     '(download or|if you trust the file,|save it|convert it to safetensors|wait for it|copy these files) .*|copy these files again':
         'for people: the file comes from elsewhere',
-    'a (name that ends in|model\'s JSON|\\.weights\\.h5 does not store) .*': 'says what to give, not how',
+    'compare with a full model .*|a (name that ends in|model\'s JSON|\\.weights\\.h5 does not store) .*': 'says what to give, not how',
     'in Python[:,] .*|python (-m )?\\S*(zero_to_fp32|torch\\.distributed).*': 'needs another program',
     'git lfs pull': 'needs a repository and a server',
     'unset PG_CUDA_PLUGIN, .*|--gpus 1 --precision .*|--devices cuda:0 where .*': 'needs a GPU',

@@ -11,8 +11,8 @@ static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, p
     const int takes_class = pg__loss_takes_class(a->kind);
     if (takes_class)
         shape.rank--;
-    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG_INT : PG_REAL, PG_TARGET,
-                          (uint32_t)k, 0, &p->targets[k], err);
+    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG_ELEM_INT : PG_ELEM_REAL,
+                          PG_TARGET, (uint32_t)k, 0, &p->targets[k], err);
 }
 
 static pg__squash made_for(pg__loss_kind kind)
@@ -89,12 +89,14 @@ static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts
     in[1] = p->targets[k];
     pg__dims rows = p->model.tape.values[in[0]].shape;
     rows.rank -= rows.rank > 0;
-    PG_TRY(pg__tape_value(&p->model.tape, &rows, PG_REAL, PG_WEIGHT, (uint32_t)k, 0, &in[2], err));
+    PG_TRY(pg__tape_value(&p->model.tape, &rows, PG_ELEM_REAL, PG_WEIGHT, (uint32_t)k, 0, &in[2],
+                          err));
     p->model.tape.device = device_of(p, p->model.outputs[k]);
     if (p->masks[k] != PG_NO_VAL)
         PG_TRY(
             pg__emit2(&p->model.tape, PG_OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
-    PG_TRY(pg__tape_value(&p->model.tape, &scalar, PG_REAL, PG_SEED, (uint32_t)k, 0, &in[3], err));
+    PG_TRY(pg__tape_value(&p->model.tape, &scalar, PG_ELEM_REAL, PG_SEED, (uint32_t)k, 0, &in[3],
+                          err));
     PG_TRY(pg__emit(&p->model.tape, PG_OP_loss, &a, in, 4, &p->losses[k], err));
 done:
     return st;

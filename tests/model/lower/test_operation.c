@@ -157,7 +157,7 @@ static void large_constants_are_refused(void **state)
     for (size_t i = 0; i < n; i++)
         memcpy(text + at + 2 * i, "0,", 2);
     strcpy(text + at + 2 * n - 1, begin + at + 1);
-    expect(text, "no small array");
+    expect(text, "not a small array");
     free(text);
 }
 
