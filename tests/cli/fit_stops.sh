@@ -3,7 +3,7 @@ pgfit --demo digits --epochs 2 --optimizer sgd:learning_rate=1e20 2>&1 | grep -o
 pgfit -q --demo digits --optimizer sgd:learning_rate=1e20 --terminate-on-nan -o nan.h5 2>nan.txt || echo "exit $?"
 sed 's/batch [0-9]*/batch N/; s/[a-z0-9]*$/LAYER/' nan.txt
 ls nan.h5 2>/dev/null || echo nothing was saved
-pgfit -q --demo digits --epochs 2000 -o long.h5 2>long.txt & run=$!
+pgfit -q --demo digits --epochs 250 -o long.h5 2>long.txt & run=$!
 sleep 1
 kill -TERM $run
 wait $run || echo "exit $?"
