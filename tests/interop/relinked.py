@@ -349,6 +349,8 @@ class Life:
                     continue
                 self.lead(name, own)
                 back = ['pgunwrap'] if what == 'wrapped' else ['pgwrap', '--gpus', '2'] if kind == 'weights' else None
+                with h5py.File(own, 'r+') as f:
+                    del f['again']  # beside weights, it would be out of reach: refused
                 if back and self.tool(f'{name}, back', *back, '--no-sync', '--in-place', own):
                     self.look(f'{name}, back', own)
                     self.tool(f'{name}, back', 'pgdiff', own, source)
