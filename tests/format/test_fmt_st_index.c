@@ -39,7 +39,7 @@ static void shards_that_are_not_there_are_named(void **state)
     (void)state;
     split_in_two("gone");
     assert_int_equal(unlink(in("gone", LAST)), 0);
-    assert_store_refused(in("gone", INDEX), PG_E_FORMAT, LAST + 1);
+    assert_store_refused(in("gone", INDEX), PG_E_FORMAT, &LAST[1]);
 }
 
 static void a_tensor_in_another_shard_than_the_index_says_is_refused(void **state)
@@ -49,7 +49,7 @@ static void a_tensor_in_another_shard_than_the_index_says_is_refused(void **stat
     assert_int_equal(rename(in("swapped", FIRST), in("swapped", "/x")), 0);
     assert_int_equal(rename(in("swapped", LAST), in("swapped", FIRST)), 0);
     assert_int_equal(rename(in("swapped", "/x"), in("swapped", LAST)), 0);
-    assert_store_refused(in("swapped", INDEX), PG_E_FORMAT, FIRST + 1);
+    assert_store_refused(in("swapped", INDEX), PG_E_FORMAT, &FIRST[1]);
 }
 
 static void nothing_but_files_beside_the_index_is_opened(void **state)

@@ -307,6 +307,7 @@ PGK_FN void pgk_loss_grad_of(const pgk_loss_at *z, float scale)
         PGK_ROW_LOSSES(PGK_CASE)
 #undef PGK_CASE
         PG_MEAN_LOSSES(PGK_MEAN_CASE) pgk_mean_grad(z, scale);
+        break;
     case PG_N_LOSSES: break;
     }
 }
