@@ -277,7 +277,7 @@ def late(folder):
     expect('late: all end', 0 not in job.status and not any('HANG' in e for e in job.said), job.text)
     expect('late: somebody is told of', said[0] or said[1], job.text)
     expect('late: the one that did not come', all(f'rank 2 on {socket.gethostname()} did not come' in x for x in said[0] + said[1]), job.text)
-    expect('late: it says so itself', all(f'rank 2 on {socket.gethostname()} itself did not come' in x for x in said[2]), job.text)
+    expect('late: it says so itself', all(f'this process (rank 2 on {socket.gethostname()}) did not respond' in x for x in said[2]), job.text)
     expect('late: nobody says more', all('others' not in x for x in said[0] + said[1]), job.text)
     if by_address:
         expect('late: statuses', job.status == [4, 4, 4] and [len(x) for x in said] == [1, 1, 1], job.text)
