@@ -449,6 +449,8 @@ static void check_operands(const cli_tool *t, char **argv, size_t n)
 {
     const size_t given = n;
     cli_buf several;
+    if (t->out_dir && cli_given("jobs"))
+        refuse(NULL, "--jobs needs --out-dir: one input is one job");
     if (cli.in_place && (cli.output || n > 1))
         refuse_second(argv, n);
     if (cli.output || (cli.in_place && n))

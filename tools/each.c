@@ -322,7 +322,7 @@ int each_input(char *const *inputs, size_t n, const char *suffix, each_fn fn)
     } else if (j.status == CLI_OK) {
         is_ours = mkdir(each_dir, 0777) == 0;
         if (!is_ours && errno != EEXIST)
-            j.status = complain(each_dir, "", strerror(errno));
+            j.status = complain(each_dir, "cannot make the folder: ", strerror(errno));
     }
     if (j.status == CLI_OK) {
         run_all(&j);

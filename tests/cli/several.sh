@@ -27,6 +27,8 @@ run pgunwrap --out-dir '' a.h5
 run pgunwrap --out-dir none -o x.h5 a.h5
 run pgunwrap --out-dir none --in-place a.h5
 run pgunwrap --out-dir none
+run pgunwrap --out-dir no/such/folder a.h5
+run pgunwrap -j 2 a.h5 x.h5
 run pgconvert --to safetensors --out-dir st a.h5 b.weights.h5 e.h5
 run pgconvert --to npy --out-dir npy c.h5
 run ls st npy/c

@@ -17,14 +17,9 @@ import unittest
 import warnings
 
 sys.dont_write_bytecode = True
-try:
-    import numpy as np
-except ImportError:
-    judge = os.environ.pop('PG_JUDGE_PYTHON', '')  # once
-    if not os.path.exists(judge):
-        print('needs NumPy, or PG_JUDGE_PYTHON')
-        sys.exit(77)
-    os.execv(judge, [judge, *sys.argv])
+import needs_numpy  # noqa: E402, F401
+import numpy as np  # noqa: E402
+
 sys.path[:0] = [sys.argv[1], str(pathlib.Path(__file__).resolve().parents[1])]
 import pgfit  # noqa: E402
 from doc_files import lay_out  # noqa: E402

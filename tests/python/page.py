@@ -10,14 +10,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-try:
-    import numpy  # noqa: F401
-except ImportError:
-    judge = os.environ.pop('PG_JUDGE_PYTHON', '')  # once
-    if not os.path.exists(judge):
-        print('needs NumPy, or PG_JUDGE_PYTHON')
-        sys.exit(77)
-    os.execv(judge, [judge, *sys.argv])
+import needs_numpy  # noqa: E402, F401
+
 sys.path[:0] = [sys.argv[1], str(pathlib.Path(__file__).resolve().parents[1])]
 from doc_files import lay_out  # noqa: E402
 from notebook_page import PAGE, page_blocks  # noqa: E402
