@@ -254,7 +254,7 @@ fi
 
 small=("$pgfit" "$data/mlp_digits/model.json" --data "$data/mlp_digits/data.npz" --loss categorical_crossentropy)
 refuses 'no such device' 2 'cuda:99 does not exist' "${small[@]}" --devices cuda:99
-refuses 'no plug-in' 3 'is not there' env PG_CUDA_PLUGIN=/nowhere/pg-cuda.so "${small[@]}" --devices cuda:0
+refuses 'no plug-in' 3 'does not exist' env PG_CUDA_PLUGIN=/nowhere/pg-cuda.so "${small[@]}" --devices cuda:0
 if [ -n "$try" ]; then
     row 'all' "$([ $bad -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - begun)) "$out"
     exit $bad
