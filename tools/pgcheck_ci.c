@@ -133,46 +133,56 @@ static void github_text(const char *s, int property)
             putchar(*s);
 }
 
-static void annotation(const char *kind, const char *path, const char *text)
+static void annotation(const char *kind, const char *path, const char *check, const char *text)
 {
     printf("::%s file=", kind);
     github_text(path, 1);
+    fputs(",title=", stdout);
+    github_text(check ? "pgcheck: " : "pgcheck", 1);
+    github_text(check ? check : "", 1);
     fputs("::", stdout);
     github_text(text, 0);
 }
 
-static void github_check(const char *path, const pg_check *c)
+static void github_check(const char *path, const pg_check *c, const char *hint)
 {
-    if (c->ok)
-        return;
     /* details of values are whole sentences; details of other checks explain their summary */
     if (strcmp(c->name, "values") == 0 && c->n_details) {
         for (size_t i = 0; i < c->n_details; i++) {
-            annotation("error", path, c->details[i]);
+            annotation("error", path, c->name, c->details[i]);
             putchar('\n');
         }
         return;
     }
-    annotation("error", path, c->summary);
+    annotation("error", path, c->name, c->summary);
     for (size_t i = 0; i < c->n_details; i++) {
         fputs("%0A", stdout);
         github_text(c->details[i], 0);
     }
+    if (*hint) {
+        fputs("%0Atry: ", stdout);
+        github_text(hint, 0);
+    }
     putchar('\n');
 }
 
+/* What to do next stands at the first check that failed. */
 void check_print_github(const checked *files, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const cli_buf path = cli_name(files[i].path);
+        cli_hint hint = check_hint(&files[i].r);
         if (files[i].err.code != PG_OK) {
-            annotation("error", path.s, files[i].err.msg);
+            annotation("error", path.s, NULL, files[i].err.msg);
             putchar('\n');
         }
         for (size_t k = 0; k < files[i].r.n_checks; k++)
-            github_check(path.s, &files[i].r.checks[k]);
+            if (!files[i].r.checks[k].ok) {
+                github_check(path.s, &files[i].r.checks[k], hint.s);
+                hint.s[0] = 0;
+            }
         for (size_t k = 0; k < files[i].r.n_notes; k++) {
-            annotation("notice", path.s, files[i].r.notes[k]);
+            annotation("notice", path.s, NULL, files[i].r.notes[k]);
             putchar('\n');
         }
     }
@@ -198,12 +208,12 @@ static void json_hint(const pg_check_report *r)
     cli_json_action(&r->action);
 }
 
-void check_print_json(const checked *files, size_t n)
+void check_print_json(const checked *files, size_t n, int is_list)
 {
     cli_reported_in_json();
     for (size_t i = 0; i < n; i++) {
         const checked *f = &files[i];
-        fputs(n == 1 ? "" : i ? ",\n" : "[", stdout);
+        fputs(!is_list ? "" : i ? ",\n" : "[", stdout);
         fputs("{\"file\": ", stdout);
         json_quoted(f->path);
         printf(", \"ok\": %s", f->err.code == PG_OK && f->r.ok ? "true" : "false");
@@ -219,6 +229,6 @@ void check_print_json(const checked *files, size_t n)
             json_check(&f->r.checks[k]);
         }
         fputs("]}", stdout);
-        fputs(i + 1 < n ? "" : n == 1 ? "\n" : "]\n", stdout);
+        fputs(i + 1 < n ? "" : is_list ? "]\n" : "\n", stdout);
     }
 }
