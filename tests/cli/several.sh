@@ -20,6 +20,9 @@ run ls none
 mkdir other
 cp a.h5 other
 run pgunwrap --out-dir none a.h5 other/a.h5
+cp d.pt other/d.safetensors
+run pgunwrap --out-dir none d.pt other/d.safetensors
+run pgunwrap -f --out-dir . a.h5
 run pgunwrap --out-dir none other/
 run pgunwrap --out-dir a.h5 b.weights.h5
 run pgunwrap a.h5 b.weights.h5 d.pt
