@@ -65,17 +65,19 @@ def main(args, top):
     libdir = prefix / libdir.relative_to(installed)
     run(sys.executable, HERE / 'doc_examples.py', args.readme, top / 'example.c', check=True)
 
-    got = with_cmake(prefix, top / 'project', '0.1')
-    if must(got.returncode == 0 and f'version {args.version}' in got.stdout, 'find_package(libpg 0.1)', got.stdout):
+    major, minor = map(int, args.version.split('.')[:2])
+    series, other, later = f'{major}.{minor}', f'{major}.{minor - 1}', f'{major}.{minor + 1}'
+    got = with_cmake(prefix, top / 'project', series)
+    if must(got.returncode == 0 and f'version {args.version}' in got.stdout, f'find_package(libpg {series})', got.stdout):
         got = run('cmake', '--build', top / 'project/build')
         must(got.returncode == 0, 'cmake --build', got.stdout)
         runs(top / 'project/build/example', args.testdata, 'the program that CMake built')
-    for version, ok in ('0', True), (args.version + ' EXACT', True), ('0.1...<2', True), ('0.0.9', False), ('99', False), ('0.2...3', False):
+    for version, ok in ('0', True), (args.version + ' EXACT', True), (f'{series}...<2', True), (f'{other}.9', False), ('99', False), (f'{later}...3', False):
         got = with_cmake(prefix, top / ('version-' + version.replace(' ', '-')), version)
         must((got.returncode == 0) == ok and (ok or 'libpgConfigVersion' in got.stdout or 'compatible' in got.stdout),
              f'find_package(libpg {version}) is {"met" if ok else "refused"}', got.stdout)
     (prefix / 'include/pg/pg.h').rename(top / 'pg.h')
-    got = with_cmake(prefix, top / 'half', '0.1')
+    got = with_cmake(prefix, top / 'half', series)
     must(got.returncode != 0 and 'a part of libpg is not installed' in ' '.join(got.stdout.split()), 'a missing header is named', got.stdout)
     (top / 'pg.h').rename(prefix / 'include/pg/pg.h')
 
