@@ -33,11 +33,13 @@ struct pg__kernel {
 static pg_status host_count(size_t *n, pg_err *err)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t mine;
     (void)err;
     *n = cores > 0 ? (size_t)cores : 1;
+#ifndef PG_PORTABLE
+    cpu_set_t mine;
     if (sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 0)
         *n = (size_t)CPU_COUNT(&mine);
+#endif
     return PG_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/beside.h"
+#include "base/env.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -22,7 +23,7 @@ typedef const pg__backend *(*get_fn)(uint32_t abi);
 
 static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
 {
-    const char *named = secure_getenv("PG_CUDA_PLUGIN");
+    const char *named = pg__env("PG_CUDA_PLUGIN");
     if (named && *named) {
         const int n = snprintf(out, PATH_MAX, "%s%s", strchr(named, '/') ? "" : "./", named);
         if (n < PATH_MAX && access(out, F_OK) == 0)

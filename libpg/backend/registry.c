@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/plugin.h"
+#include "base/bsd.h"
 #include "base/str.h"
 
 static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};

@@ -78,6 +78,8 @@ static const char *words_of(char *room, size_t size, int errno_value)
     const char *text = strerrordesc_np(errno_value);
     (void)room, (void)size;
     return text ? text : "unknown error";
+#elif defined(PG_PORTABLE)
+    return strerror_r(errno_value, room, size) == 0 ? room : "unknown error";
 #else
     return strerror_r(errno_value, room, size); /* GNU's: the text, in there or not */
 #endif

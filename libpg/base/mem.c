@@ -44,8 +44,10 @@ void *pg__mem_bare(size_t n)
 {
     const size_t page = 4096, whole = n > SIZE_MAX - page ? 0 : (n / page + 1) * page;
     void *p = whole ? aligned_alloc(page, whole) : NULL;
-    if (p) /* else each touch would take the 2 MiB around it */
+#ifdef MADV_NOHUGEPAGE /* else each touch would take the 2 MiB around it */
+    if (p)
         (void)madvise(p, whole, MADV_NOHUGEPAGE);
+#endif
     return p;
 }
 

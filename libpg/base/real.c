@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bsd.h"
+
 #define MOST_DIGITS 17 /* that a double may need */
 
 /* A number's decimal digits, d.ddd times ten to the exponent. */

@@ -275,6 +275,14 @@ int pg__same_name(const char *a, size_t n, const char *b)
     }
 }
 
+const char *pg__last_byte(const char *s, char c, size_t n)
+{
+    while (n > 0)
+        if (s[--n] == c)
+            return s + n;
+    return NULL;
+}
+
 const char *pg__base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

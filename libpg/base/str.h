@@ -83,6 +83,9 @@ typedef struct pg__num {
 pg__num pg__num_of(uint64_t v);
 #define PG_NUM(v) (pg__num_of(v).s)
 
+/* The last of n bytes that is c, or NULL: memrchr(), which not every system has. */
+const char *pg__last_byte(const char *s, char c, size_t n);
+
 /* The part of a path after its last "/". */
 const char *pg__base_name(const char *path);
 

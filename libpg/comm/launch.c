@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/env.h"
 #include "comm/comm.h"
 
 #define MOST ((size_t)INT_MAX) /* MPI counts in ints */
@@ -11,7 +12,7 @@
 /* A whole number; 0: the variable is missing, or is not a whole number. */
 static int number_of(const char *variable, size_t *out)
 {
-    const char *text = secure_getenv(variable);
+    const char *text = pg__env(variable);
     char *end = NULL;
     if (!text || text[0] < '0' || text[0] > '9')
         return 0;
@@ -33,7 +34,7 @@ pg__job_place pg__job_place_of(void)
     };
     pg__job_place p = {PG_ALONE, 0, 1, 0, 0};
     /* an agent of torchrun that srun or mpirun started passes their variables on */
-    const int by_agent = secure_getenv("TORCHELASTIC_RUN_ID") != NULL;
+    const int by_agent = pg__env("TORCHELASTIC_RUN_ID") != NULL;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if ((!by_agent || known[k].by == PG_TORCHRUN) && number_of(known[k].rank, &p.rank) &&
             number_of(known[k].size, &p.size) && p.rank < p.size && p.size > 1) {

@@ -6,14 +6,30 @@
  *   tcp.c       the table of comm_mpi.h: which rank sends what to which
  *   tcp_wire.c  messages between two ranks
  *   tcp_rendezvous.c  how they find each other
+ *   tcp_system.c      the calls for which systems differ
  */
 #ifndef PG_COMM_TCP_H
 #define PG_COMM_TCP_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "comm/comm_mpi.h"
+
+/* ---- tcp_system.c ---- */
+
+/* -1 with errno. What they open neither waits nor reaches a program that is started. */
+int pg__tcp_socket(int family);
+int pg__tcp_accept(int at);
+int pg__tcp_pipe(int ends[2]);
+
+/* For send(): no signal where nobody listens any more. */
+#ifdef MSG_NOSIGNAL
+#define PG_TCP_QUIET MSG_NOSIGNAL
+#else
+#define PG_TCP_QUIET 0
+#endif
 
 /* ---- tcp_rendezvous.c ---- */
 

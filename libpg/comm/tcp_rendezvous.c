@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/hash.h"
 
 #define N_PORTS     16  /* after MASTER_PORT */
@@ -50,7 +51,7 @@ static void nap(void)
  * agent counts its own restarts, and ends all processes of one attempt before the next. */
 static uint32_t number_of_job(unsigned port, size_t n_ranks)
 {
-    const char *run = secure_getenv("TORCHELASTIC_RUN_ID");
+    const char *run = pg__env("TORCHELASTIC_RUN_ID");
     char text[512];
     const int n = snprintf(text, sizeof text, "%u %zu %.300s", port, n_ranks, run ? run : "");
     return pg__crc32(0, text, (size_t)n);
@@ -67,7 +68,7 @@ static int talk(int fd, void *mem, size_t n, int is_sent, double until)
         struct pollfd p = {.fd = fd, .events = is_sent ? POLLOUT : POLLIN};
         if (left <= 0 || poll(&p, 1, (int)(left * 1e3) + 1) == 0)
             return 0;
-        const ssize_t some = is_sent ? send(fd, at, n, MSG_NOSIGNAL) : recv(fd, at, n, 0);
+        const ssize_t some = is_sent ? send(fd, at, n, PG_TCP_QUIET) : recv(fd, at, n, 0);
         if (some < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (some <= 0)
@@ -85,7 +86,9 @@ static void tune(int fd)
         int level, name, value;
     } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
                {SOL_SOCKET, SO_KEEPALIVE, 1},
+#ifdef TCP_KEEPIDLE
                {IPPROTO_TCP, TCP_KEEPIDLE, 10},
+#endif
                {IPPROTO_TCP, TCP_KEEPINTVL, 5},
                {IPPROTO_TCP, TCP_KEEPCNT, 4}};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
@@ -100,10 +103,10 @@ static int listen_at(unsigned port)
     const int off = 0, on = 1;
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = pg__tcp_socket(AF_INET6);
     const int has_six = fd >= 0;
     if (!has_six)
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd = pg__tcp_socket(AF_INET);
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -147,7 +150,7 @@ typedef struct reception {
 /* Sent at once, or not at all: a few bytes, for which every new connection has room. */
 static int send_now(int fd, const void *mem, size_t n)
 {
-    return send(fd, mem, n, MSG_NOSIGNAL) == (ssize_t)n;
+    return send(fd, mem, n, PG_TCP_QUIET) == (ssize_t)n;
 }
 
 static void leave(reception *r, size_t k, int is_welcome)
@@ -211,7 +214,7 @@ static int receive_all(const meeting *m, int *fds)
         (void)poll(p, r.n + 1, 20);
         for (size_t k = r.n; k-- > 0;) /* the last takes the place of one that leaves */
             listen_to(&r, k);
-        const int fd = accept4(at, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        const int fd = pg__tcp_accept(at);
         if (fd >= 0)
             receive(&r, fd);
     }
@@ -241,7 +244,7 @@ static int connect_to(const struct addrinfo *a, unsigned port, double until)
         ((struct sockaddr_in6 *)(void *)&to)->sin6_port = htons((uint16_t)port);
     else
         ((struct sockaddr_in *)(void *)&to)->sin_port = htons((uint16_t)port);
-    const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = pg__tcp_socket(a->ai_family);
     if (fd < 0)
         return -1;
     if (connect(fd, (const void *)&to, a->ai_addrlen) == 0)
@@ -325,7 +328,7 @@ static int find_rank_0(const meeting *m, int *fd)
 int pg__tcp_rendezvous(int *fds, size_t rank, size_t n_ranks, double timeout,
                        char said[PG_MPI_MESSAGE])
 {
-    const char *host = secure_getenv("MASTER_ADDR"), *port = secure_getenv("MASTER_PORT");
+    const char *host = pg__env("MASTER_ADDR"), *port = pg__env("MASTER_PORT");
     char *end = NULL;
     const unsigned long number = port ? strtoul(port, &end, 10) : 0;
     meeting m = {.host = host,

@@ -147,7 +147,7 @@ static int write_some(const peer *p, item *i)
     struct iovec v[2] = {{(char *)&i->h + in_head, sizeof i->h - in_head},
                          {(char *)(uintptr_t)bytes + in_bytes, i->h.n - in_bytes}};
     const struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-    const ssize_t n = sendmsg(p->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = sendmsg(p->fd, &m, PG_TCP_QUIET | MSG_DONTWAIT);
     if (n < 0)
         return errno == EINTR ? 1 : errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
     i->at += (size_t)n;
@@ -350,7 +350,7 @@ pg__wire *pg__wire_open(const int *fds, size_t rank, size_t n_ranks)
         of[k].fd = fds[k];
         of[k].end = &of[k].first;
     }
-    if (pipe2(w->wake, O_CLOEXEC | O_NONBLOCK) == 0 && start(w) == 0)
+    if (pg__tcp_pipe(w->wake) == 0 && start(w) == 0)
         return w;
     free_wire(w);
     return NULL;

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bsd.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/mem.h"

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "io/system.h"
 
 #define SECTOR_BYTES 512u
 #define WRITE_BYTES  ((size_t)4 << 20) /* per call: a cancel is noticed in between */
@@ -138,7 +139,7 @@ static int wait_for_disk(int fd)
 {
     int rc;
     do
-        rc = fdatasync(fd) ? errno : 0;
+        rc = pg__sys_sync_data(fd) ? errno : 0;
     while (rc == EINTR);
     return rc == EINVAL ? 0 : rc; /* the file system has nothing to sync */
 }
@@ -172,7 +173,7 @@ static int reserve(const change *x)
         n_free < n_more)
         return ENOSPC;
     do
-        rc = fallocate(x->f->fd, 0, (off_t)end, (off_t)(x->new_end - end)) ? errno : 0;
+        rc = pg__sys_allocate(x->f->fd, end, x->new_end - end) ? errno : 0;
     while (rc == EINTR);
     return rc == EOPNOTSUPP || rc == ENOSYS || rc == EINVAL || rc == ENODEV || rc == EPERM ? 0 : rc;
 }

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "io/system.h"
 
 int pg__folder_open(const char *path, int flags)
 {
@@ -32,7 +33,7 @@ int pg__folder_fsync(int fd)
 {
     int rc;
     do
-        rc = fsync(fd) ? errno : 0;
+        rc = pg__sys_sync(fd) ? errno : 0;
     while (rc == EINTR);
     return rc == EINVAL || rc == EBADF || rc == ENOTSUP ? 0 : rc;
 }

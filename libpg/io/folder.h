@@ -17,7 +17,7 @@ pg_status pg__folder_make_for(const char *path, pg_err *err);
 /* As pg__folder_make(); what was created survives a power loss. */
 pg_status pg__folder_make_synced(const char *path, pg_err *err);
 
-/* A descriptor of a folder, or -1 with errno; flags: O_PATH, or 0. Like all functions here, it
+/* A descriptor of a folder, or -1 with errno; flags: PG_O_PATH, or 0. Like all functions here, it
  * continues after a signal. */
 int pg__folder_open(const char *path, int flags);
 

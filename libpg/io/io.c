@@ -11,11 +11,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-#ifdef SYS_openat2
-#include <linux/openat2.h>
-#endif
 
 #include "base/irregular.h"
 #include "base/limits.h"
@@ -25,6 +21,7 @@
 #include "base/try.h"
 #include "base/watch.h"
 #include "io/folder.h"
+#include "io/system.h"
 
 #define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB per call */
 
@@ -82,7 +79,7 @@ pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err)
     }
     io->fd = fd;
     io->size = (uint64_t)sb.st_size;
-    io->mtime = sb.st_mtim;
+    io->mtime = PG_MTIME(sb);
     *out = io;
     return PG_OK;
 }
@@ -111,7 +108,7 @@ pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err 
                                  : pg__mem_strdup(".");
     if (!folder)
         return pg__nomem(err);
-    *out = pg__folder_open(folder, O_PATH);
+    *out = pg__folder_open(folder, PG_O_PATH);
     const int sys = errno;
     pg__mem_free(folder);
     return *out < 0 ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name)) : PG_OK;
@@ -128,7 +125,7 @@ static int is_link(int dir, const char *name)
 static pg_status open_component(int *out, int dir, const char *name, int folder, const char *shown,
                                 pg_err *err)
 {
-    const int how = folder ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
+    const int how = folder ? PG_O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
     int fd;
     do
         fd = openat(dir, name, how | O_CLOEXEC | O_NOFOLLOW);
@@ -183,27 +180,13 @@ static pg_status open_slowly(int *out, int folder, const char *name, pg_err *err
     return st;
 }
 
-/* The kernel's way (Linux 5.6), one call for all components; -1 and errno for any failure. */
-static int open_at_once(int folder, const char *name)
-{
-#ifdef SYS_openat2
-    const struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW,
-                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
-#else
-    (void)folder, (void)name;
-    errno = ENOSYS;
-    return -1;
-#endif
-}
-
 pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!is_path_below(name))
         return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file below this folder",
                        PG_SHOW(name));
-    int fd = open_at_once(folder, name);
+    int fd = pg__sys_open_beneath(folder, name);
     if (fd < 0 && errno == ENOENT && !strchr(name, '/')) /* of many shards, many may be missing */
         return pg_fail_sys(err, PG_E_IO, ENOENT, "%s", PG_SHOW(name));
     if (fd < 0)
@@ -412,8 +395,8 @@ pg_status pg__io_check_same(const pg__io *io, pg_err *err)
         return PG_OK;
     if (fstat(o->fd, &sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(o->name));
-    if ((uint64_t)sb.st_size == o->size && sb.st_mtim.tv_sec == o->mtime.tv_sec &&
-        sb.st_mtim.tv_nsec == o->mtime.tv_nsec)
+    if ((uint64_t)sb.st_size == o->size && PG_MTIME(sb).tv_sec == o->mtime.tv_sec &&
+        PG_MTIME(sb).tv_nsec == o->mtime.tv_nsec)
         return PG_OK;
     return pg_fail(err, PG_E_IO,
                    "%s: was changed while it was read; run this again when it is whole",

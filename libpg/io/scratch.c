@@ -2,28 +2,28 @@
 #include "io/scratch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/inflate.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "io/system.h"
 
 pg_status pg__scratch_open(int *fd, const char **where, pg_err *err)
 {
     char path[4096];
-    const char *dir = secure_getenv("TMPDIR");
+    const char *dir = pg__env("TMPDIR");
     *where = dir && *dir ? dir : "/tmp";
-    *fd = open(*where, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    *fd = pg__sys_unnamed_file(*where);
     if (*fd >= 0)
         return PG_OK;
     if ((size_t)snprintf(path, sizeof path, "%s/pg-XXXXXX", *where) >= sizeof path)
         return pg_fail_sys(err, PG_E_IO, ENAMETOOLONG, "cannot unpack to TMPDIR");
-    *fd = mkostemp(path, O_CLOEXEC);
+    *fd = pg__sys_named_file(path);
     if (*fd < 0)
         return pg_fail_sys(err, PG_E_IO, errno, "cannot unpack to %s", PG_SHOW(*where));
     unlink(path);

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
+#ifdef __APPLE__
 #include <sys/random.h>
+#endif
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "io/folder.h"
+#include "io/system.h"
 
 #define RANDOM_CHARS 6
 
@@ -182,7 +184,7 @@ static void random_name(const pg__sink *s, char *out, size_t cap)
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     unsigned char r[RANDOM_CHARS];
     size_t n = temp_prefix(s, out, cap);
-    if (getrandom(r, sizeof r, 0) != sizeof r) { /* a name in use is noticed: any spread will do */
+    if (getentropy(r, sizeof r) != 0) { /* a name in use is noticed: any spread will do */
         const uintptr_t seed = (uintptr_t)s ^ (uintptr_t)getpid();
         for (size_t i = 0; i < sizeof r; i++)
             r[i] = (unsigned char)(seed >> (i * 5));
@@ -259,7 +261,7 @@ pg_status pg__sink_open_memory(pg__sink **out, pg_err *err)
     if (!s)
         return pg__nomem(err);
     *s = (pg__sink){.dir = -1, .shown = "memory"};
-    s->fd = memfd_create("pg", MFD_CLOEXEC);
+    s->fd = pg__sys_memory_file();
     if (s->fd < 0) {
         pg__mem_free(s);
         return pg_fail_sys(err, PG_E_IO, errno, "cannot create a file in memory");
@@ -347,7 +349,7 @@ pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
     if (st != PG_OK || n_bytes == 0)
         return st;
     do
-        rc = fallocate(s->fd, 0, 0, (off_t)n_bytes) ? errno : 0;
+        rc = pg__sys_allocate(s->fd, 0, n_bytes) ? errno : 0;
     while (rc == EINTR && (st = pg__sink_check_cancel(s, err)) == PG_OK);
     if (st != PG_OK)
         return st;
@@ -452,7 +454,7 @@ static pg_status flush(pg__sink *s, pg_err *err)
     int rc = 0;
     if (!s->opts.no_sync) {
         do
-            rc = fsync(s->fd) ? errno : 0;
+            rc = pg__sys_sync(s->fd) ? errno : 0;
         while (rc == EINTR);
     }
     if (rc == EINVAL) /* the file system has nothing to sync */
@@ -468,7 +470,7 @@ static pg_status flush(pg__sink *s, pg_err *err)
 static int rename_new(const pg__sink *s)
 {
     struct stat sb;
-    if (renameat2(s->dir, s->tmp, s->dir, s->name, RENAME_NOREPLACE) == 0)
+    if (pg__sys_rename_new(s->dir, s->tmp, s->name) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
         return errno;

@@ -4,15 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/fs.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "io/sink_impl.h"
+#include "io/system.h"
 
 #define BLOCK_BYTES 4096u
 #define CLONE_BYTES ((uint64_t)1 << 30) /* per call: a cancel is noticed in between */
@@ -39,12 +38,11 @@ static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uin
 /* Shares blocks with the source; 0 if the file system cannot, so that they must be copied. */
 static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
 {
-    struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
-    r.src_length = n < CLONE_BYTES ? n : CLONE_BYTES;
+    const uint64_t some = n < CLONE_BYTES ? n : CLONE_BYTES;
     do
-        s->no_clone = ioctl(s->fd, FICLONERANGE, &r) ? errno : 0;
+        s->no_clone = pg__sys_share(s->fd, off, src->fd, src->fd_off, some) ? errno : 0;
     while (s->no_clone == EINTR);
-    return s->no_clone ? 0 : r.src_length;
+    return s->no_clone ? 0 : some;
 }
 
 int pg__sink_clones(pg__sink *s, pg__io *io)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/bsd.h"
 #include "base/le.h"
 #include "base/limits.h"
 #include "base/mem.h"

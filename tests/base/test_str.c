@@ -106,8 +106,19 @@ static void ends_of_names(void **state)
     assert_false(pg__has_suffix(".h5", ".h5") || pg__has_suffix("a.h5x", ".h5"));
 }
 
+static void finds_the_last_byte(void **state)
+{
+    static const char path[] = "a/b/c";
+    (void)state;
+    assert_ptr_equal(pg__last_byte(path, '/', 5), path + 3);
+    assert_ptr_equal(pg__last_byte(path, '/', 3), path + 1);
+    assert_ptr_equal(pg__last_byte(path, 'a', 5), path);
+    assert_null(pg__last_byte(path, '/', 1));
+    assert_null(pg__last_byte(path, 'a', 0));
+}
+
 PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers), cmocka_unit_test(ends_of_names),
-             cmocka_unit_test(quotes_names_for_a_shell),
+             cmocka_unit_test(finds_the_last_byte), cmocka_unit_test(quotes_names_for_a_shell),
              cmocka_unit_test(proposes_no_command_that_is_not_whole),
              cmocka_unit_test(says_what_would_help),
              cmocka_unit_test(ends_a_message_even_where_it_must_be_cut))

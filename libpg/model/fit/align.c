@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/try.h"
 #include "model/fit/fit.h"
 
@@ -69,8 +70,8 @@ static pg_status read_file(align *a)
     union {
         const pg_store *in;
         void *out;
-    } file = {.in = a->file}; /* qsort_r passes it through unchanged */
-    qsort_r(a->sorted, a->n_layers, sizeof *a->sorted, compare_layers, file.out);
+    } file = {.in = a->file}; /* pg__sort() passes it through unchanged */
+    pg__sort(a->sorted, a->n_layers, sizeof *a->sorted, compare_layers, file.out);
     return PG_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 
 #define MAX_CUTS 64
@@ -138,7 +139,7 @@ pg__owner pg__owner_split(const char *name)
         colon--;
     if (colon > 0 && colon < n && name[colon - 1] == ':')
         n = colon - 1;
-    const char *slash = memrchr(name, '/', n);
+    const char *slash = pg__last_byte(name, '/', n);
     o.path = (pg__name_piece){name, slash ? pg__without_slashes(name, (size_t)(slash - name)) : 0};
     o.var = slash ? (pg__name_piece){slash + 1, n - (size_t)(slash + 1 - name)}
                   : (pg__name_piece){name, n};
@@ -159,7 +160,7 @@ static void read_prefix(const pg__owner_table *t, pg__owner *o, int strip)
         }
         if (known)
             return;
-        const char *slash = memrchr(p.s, '/', p.n);
+        const char *slash = pg__last_byte(p.s, '/', p.n);
         p.n = slash ? pg__without_slashes(p.s, (size_t)(slash - p.s)) : 0;
     }
 }
@@ -169,12 +170,12 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
 {
     size_t end = o->path.n;
     for (size_t cuts = 0; end > 0 && cuts < MAX_CUTS; cuts++) {
-        const char *slash = memrchr(o->path.s, '/', end);
+        const char *slash = pg__last_byte(o->path.s, '/', end);
         const size_t start = slash ? (size_t)(slash - o->path.s) + 1 : 0;
         pg__name_piece parent = {o->path.s, 0};
         const size_t above = start ? pg__without_slashes(o->path.s, start - 1) : 0;
         if (slash) {
-            const char *before = memrchr(o->path.s, '/', above);
+            const char *before = pg__last_byte(o->path.s, '/', above);
             parent.s = before ? before + 1 : o->path.s;
             parent.n = (size_t)(o->path.s + above - parent.s);
         }
@@ -197,7 +198,7 @@ static void read_flat(const pg__owner_table *t, pg__owner *o)
     if (o->path.n > 0)
         return;
     for (size_t cuts = 0; cuts < MAX_CUTS; cuts++) {
-        const char *bar = n > 0 ? memrchr(whole.s, '_', n) : NULL;
+        const char *bar = n > 0 ? pg__last_byte(whole.s, '_', n) : NULL;
         int known;
         if (!bar)
             return;
@@ -270,7 +271,7 @@ int pg__sub_agrees(const pg__var *v, const pg__owner *o)
     static const char *const others[] = {"query", "key", "value", "attention_output", NULL};
     size_t end = o->path.n;
     for (size_t cuts = 0; end > 0 && cuts < 2; cuts++) {
-        const char *slash = memrchr(o->path.s, '/', end);
+        const char *slash = pg__last_byte(o->path.s, '/', end);
         const size_t start = slash ? (size_t)(slash - o->path.s) + 1 : 0;
         const pg__name_piece part = {o->path.s + start, end - start};
         if ((starts(part, "forward_") && starts(sub, "backward_")) ||

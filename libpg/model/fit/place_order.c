@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "model/fit/fit.h"
 
@@ -82,7 +83,7 @@ static int prefix_of(pg__name_piece *out, const char *name, const pg__leaf *l, c
     if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
         return 0;
     for (;;) {
-        const char *slash = memrchr(o.path.s, '/', o.path.n);
+        const char *slash = pg__last_byte(o.path.s, '/', o.path.n);
         const size_t start = slash ? (size_t)(slash - o.path.s) + 1 : 0;
         if (!slash || !is_inner((pg__name_piece){o.path.s + start, o.path.n - start}, l, v))
             break;

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/try.h"
 #include "model/graph/graph_impl.h"
 
@@ -175,7 +176,7 @@ static pg_status sort_names(pg__model *m, size_t *n, pg_err *err)
     for (size_t i = 0; i < m->n_layers; i++)
         if (m->layers[i].name)
             m->by_name[(*n)++] = i;
-    qsort_r(m->by_name, *n, sizeof *m->by_name, compare_names, m);
+    pg__sort(m->by_name, *n, sizeof *m->by_name, compare_names, m);
     return PG_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bsd.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "train/step/step.h"
 
@@ -81,7 +82,7 @@ static pg_status read_one(pg_trainer *t, device_list *c, const char *text, size_
 {
     const char *equals = memchr(text, '=', len);
     const size_t n_name = equals ? (size_t)(equals - text) : 0;
-    const char *hash = equals ? memrchr(text, '#', n_name) : NULL;
+    const char *hash = equals ? pg__last_byte(text, '#', n_name) : NULL;
     pg__assignment *p = &t->devs.assigned.v[t->devs.assigned.n];
     pg_status st = PG_OK;
     if (!equals || n_name == 0)

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/le.h"
 #include "base/str.h"
+#include "io/system.h"
 #include "pg/resume.h"
 #include "train/model/resume_file.h"
 #include "train/model/resume_output.h"
@@ -37,8 +38,8 @@ void pg__output_mark(unsigned char out[PG_OUTPUT_BYTES], const char *path)
     if (!path || !look(path, &sb))
         return;
     pg__put_le(out, (uint64_t)sb.st_size, 8);
-    pg__put_le(out + 8, (uint64_t)sb.st_mtim.tv_sec, 8);
-    pg__put_le(out + 16, (uint64_t)sb.st_mtim.tv_nsec, 8);
+    pg__put_le(out + 8, (uint64_t)PG_MTIME(sb).tv_sec, 8);
+    pg__put_le(out + 16, (uint64_t)PG_MTIME(sb).tv_nsec, 8);
     pg__put_le(out + 24, (uint64_t)sb.st_ino, 8);
     pg__put_le(out + 32, pg__crc32(0, out, 32), 4);
 }

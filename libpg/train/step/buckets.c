@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 
+#include "base/env.h"
 #include "base/try.h"
 #include "train/step/all_reduce.h"
 #include "train/step/devices.h"
@@ -34,7 +35,7 @@
 /* The tests train small models. */
 static uint64_t bytes_asked_for(void)
 {
-    const char *asked = secure_getenv("PG_BUCKET_BYTES");
+    const char *asked = pg__env("PG_BUCKET_BYTES");
     return asked ? strtoull(asked, NULL, 10) : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/step/ranks_devices.h"
@@ -122,7 +123,7 @@ static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts 
                                .deterministic = o->deterministic,
                                .conv = o->conv,
                                .precision = o->precision == PG_TF32 ? PG_TF32 : PG_FLOAT32,
-                               .isa = secure_getenv("PG_ISA")};
+                               .isa = pg__env("PG_ISA")};
     return devs->backend->open(&devs->devices[d].dev, devs->devices[d].ordinal, &opts, err);
 }
 

@@ -111,13 +111,18 @@ typedef struct share {
     char backend[16];
 } share;
 
+/* 0: not known. */
 static uint64_t number_of_cores(void)
 {
+#ifdef PG_PORTABLE
+    return 0;
+#else
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return 0;
     return pg__crc32(0, &set, sizeof set);
+#endif
 }
 
 static pg_status check_tree(const pg_trainer *t, pg_err *err)

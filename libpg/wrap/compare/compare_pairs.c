@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/try.h"
 #include "store/store_impl.h"
 #include "wrap/compare/view.h"
@@ -80,7 +81,7 @@ static pg_status make_keys(keys *k, const pg__view *v, const size_t *partner, re
         k->v[k->n++] = (entry){at, i};
     }
     if (k->n)
-        qsort_r(k->v, k->n, sizeof *k->v, by_key, k->text.s);
+        pg__sort(k->v, k->n, sizeof *k->v, by_key, k->text.s);
 done:
     return st;
 }

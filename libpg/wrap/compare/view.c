@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 
@@ -348,7 +349,7 @@ static pg_status number(pg__view *v, pg_err *err)
         return pg__nomem(err);
     for (size_t i = 0; i < v->n; i++)
         order[i] = i;
-    qsort_r(order, v->n, sizeof *order, by_group, v->v);
+    pg__sort(order, v->n, sizeof *order, by_group, v->v);
     for (size_t i = 1; i < v->n; i++) {
         const pg__seen *before = &v->v[order[i - 1]];
         pg__seen *t = &v->v[order[i]];

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
@@ -155,7 +156,7 @@ pg_status pg__outline_index(size_t **out, const pg__outline *o, pg_err *err)
     for (size_t i = 0; i < o->n_tensors; i++)
         index[i] = i;
     if (o->n_tensors)
-        qsort_r(index, o->n_tensors, sizeof *index, by_name, o->tensors);
+        pg__sort(index, o->n_tensors, sizeof *index, by_name, o->tensors);
     *out = index;
     return PG_OK;
 }
@@ -253,7 +254,7 @@ pg_status pg__outline_unique(pg__outline *o, size_t layer, pg_err *err)
         again = 0;
         for (size_t i = 0; i < l.n; i++)
             index[i] = l.first + i;
-        qsort_r(index, l.n, sizeof *index, by_name_and_place, o->tensors);
+        pg__sort(index, l.n, sizeof *index, by_name_and_place, o->tensors);
         for (size_t i = 1, n = 0; i < l.n; i++) {
             n = strcmp(o->tensors[index[i]].name, o->tensors[index[i - 1 - n]].name) ? 0 : n + 1;
             again |= n > 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/bsd.h"
 #include "wrap/judge/recogniser.h"
 
 const pg__json *pg__slice_args(const pg__layer *layer)

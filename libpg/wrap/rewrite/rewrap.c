@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bsd.h"
 #include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "io/folder.h"
+#include "io/system.h"
 #include "wrap/shard/split.h"
 
 /* Writes what the file does not share with the input already. */
@@ -91,7 +92,7 @@ static pg_status add_sum(pg__split *s, const char *path, const char hex[65], pg_
 pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err)
 {
     const pg__sink_opts o = {.force = 1,
-                             .no_sync = 1,
+                             .no_sync = PG_SYNCS_ALL || s->o->write.no_sync,
                              .fresh = s->fresh,
                              .cancel = s->o->write.cancel,
                              .progress = s->o->write.progress};

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "io/folder.h"
+#include "io/system.h"
 #include "wrap/shard/split.h"
 
 #define SUMS   "SHA256SUMS"
@@ -478,7 +479,7 @@ static pg_status sync_all(const pg__split *s, pg_err *err)
     int rc = fd < 0 ? errno : 0;
     if (fd >= 0) {
         do
-            rc = syncfs(fd) ? errno : 0;
+            rc = pg__sys_sync_all(fd) ? errno : 0;
         while (rc == EINTR);
     }
     if (fd >= 0)
@@ -495,7 +496,7 @@ static pg_status replace(pg__split *s, pg_err *err)
     char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE));
     if (!dir)
         return pg__nomem(err);
-    if (renameat2(AT_FDCWD, s->into, AT_FDCWD, dir, RENAME_EXCHANGE)) {
+    if (pg__sys_exchange(s->into, dir)) {
         st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot take the place of the earlier split",
                          PG_SHOW(s->into));
         goto done;
