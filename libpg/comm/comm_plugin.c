@@ -9,7 +9,6 @@
 #include "base/beside.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/try.h"
 #include "comm/comm_impl.h"
 
 #define TO_SPEAK 1 /* seconds */
@@ -72,6 +71,24 @@ static pg_status open_file(const pg__mpi **out, const kind *k, const char *path,
     return PG_OK;
 }
 
+/* A distribution has the plug-ins in a package of their own (option mpi-package). */
+static pg_status missing(const kind *k, pg__launcher by, pg_err *err)
+{
+#ifdef PG_MPI_PACKAGE
+    (void)by;
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s started this job, and %s is missing", k->name,
+                  k->file);
+    pg_err_hint(err, "apt-get install " PG_MPI_PACKAGE);
+#else
+    (void)pg_fail(err, PG_E_UNSUPPORTED,
+                  "%s started this job, and %s is missing: this libpg was built without it",
+                  k->name, k->file);
+    pg_err_do(err, PG_DO_BUILD_WITH_MPI, NULL);
+    pg_err_arg(err, "package", by == PG_OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
+#endif
+    return PG_E_UNSUPPORTED;
+}
+
 static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
 {
     static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3", {"libmpi.so.40"}},
@@ -87,17 +104,10 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
     path = pg__mem_array(PATH_MAX, 1);
     if (!path)
         return pg__nomem(err);
-    if (!pg__find_beside(path, k->file, "comm")) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "%s started this job, and %s is missing: this libpg was built without it",
-                      k->name, k->file);
-        pg_err_do(err, PG_DO_BUILD_WITH_MPI, NULL);
-        pg_err_arg(err, "package", by == PG_OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
-        st = PG_E_UNSUPPORTED;
-        goto done;
-    }
-    st = open_file(out, k, path, err);
-done:
+    if (pg__find_beside(path, k->file, "comm"))
+        st = open_file(out, k, path, err);
+    else
+        st = missing(k, by, err);
     pg__mem_free(path);
     return st;
 }
