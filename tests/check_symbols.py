@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails unless libpg.so exports exactly the functions that the public headers declare with PG_API,
-and none whose name PostgreSQL's static libraries define too (both may meet in one program)."""
+and none whose name PostgreSQL's static libraries define too (both may meet in one program). The file of symbols of the Debian
+package lists the same ones."""
 import pathlib
 import re
 import subprocess
@@ -17,7 +18,7 @@ POSTGRES = {  # nm libpgcommon.a libpgport.a | grep ' T pg_' of PostgreSQL 15, w
     'pg_check_dir', 'pg_set_noblock', 'pg_localtime', 'pg_gmtime', 'pg_prng_seed', 'pg_popcount',
 }
 
-library, headers = sys.argv[1], pathlib.Path(sys.argv[2])
+library, headers, listed = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 text = '\n'.join(p.read_text() for p in [*headers.glob('*.h'), *headers.glob('*.h.in')])
 text = re.sub(r'/\*.*?\*/', '', text, flags=re.S)
 declared = set(re.findall(r'^PG_API\b[^;]*?\b(pg_\w+)\s*\(', text, re.M))
@@ -26,6 +27,8 @@ exported = {name for name in (line.split()[-1].split('@')[0] for line in nm.stdo
             if not name.startswith('_')}  # linkers and sanitizers add their own
 problems = [f'{n}: exported, but no public header declares it' for n in sorted(exported - declared)]
 problems += [f'{n}: declared, but not exported' for n in sorted(declared - exported)]
+packaged = set(re.findall(r'^ (pg_\w+)@', listed.read_text(), re.M))
+problems += [f'{n}: in {listed.name}, or declared, but not in both' for n in sorted(declared ^ packaged)]
 problems += [f'{n}: a name of PostgreSQL' for n in sorted(declared & POSTGRES)]
 print('\n'.join(problems) or f'{len(exported)} symbols')
 sys.exit(bool(problems))
