@@ -4,6 +4,7 @@
 #   sh tools/setup.sh demo    shows the main job on test files from the tree
 #   sh tools/setup.sh test    runs the tests
 #   sh tools/setup.sh wheel   builds nothing there, but a Python wheel and its sources in build/dist/: see tools/packaging/wheel/make
+#   sh tools/setup.sh deb     likewise Debian packages: see tools/packaging/debian/make
 #
 # Further arguments go to meson setup: -Dcuda=disabled does not use an installed CUDA compiler.
 #
@@ -19,9 +20,9 @@ what=${1:-}
 case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
-wheel) packages="git debootstrap" ;;
+wheel | deb) packages="git debootstrap" ;;
 *)
-    sed -n '4,6s/^# *//p' "$0" >&2
+    sed -n '4,7s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -51,6 +52,9 @@ fi
 
 if [ "$what" = wheel ]; then
     as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh tools/packaging/wheel/make
+    exit
+elif [ "$what" = deb ]; then
+    as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh tools/packaging/debian/make "$@"
     exit
 fi
 

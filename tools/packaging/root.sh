@@ -3,7 +3,9 @@
 #
 #   root_make SUITE FOLDER PACKAGE...   makes FOLDER a root of that release (bullseye, bookworm, trixie) unless it is one
 #   root_run FOLDER COMMAND...          runs a command in it; what is mounted for it is gone when it ends
+#   root_try FOLDER COMMAND...          the same, and FOLDER stays as it was: what the command writes is gone, too
 #
+# A command sees the folders of this machine that root_shows names, such as /usr/local/cuda.
 # Packages come from $DEBIAN_MIRROR, or from where this machine has its own. Settings of pip and of certificates are this machine's.
 
 root_mirror() {
@@ -15,10 +17,12 @@ root_mirror() {
     fi
 }
 
-root_run() {
+root_run() { root_within '' "$@"; }
+root_try() { root_within try "$@"; }
+root_within() {
     (
-        root=$1
-        shift
+        kind=$1 root=$2
+        shift 2
         # shellcheck disable=SC2046
         set -- env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
             DEBIAN_FRONTEND=noninteractive \
@@ -26,11 +30,20 @@ root_run() {
             chroot "$root" "$@"
         # shellcheck disable=SC2016
         exec unshare --mount --propagation private sh -c '
-            root=$1
-            shift
-            for m in proc sys dev; do mount --rbind "/$m" "$root/$m"; done
+            set -e
+            root=$1 kind=$2 shows=$3
+            shift 3
+            if [ "$kind" = try ]; then
+                mount -t tmpfs tmpfs "$root/mnt"
+                mkdir "$root/mnt/written" "$root/mnt/work"
+                mount -t overlay -o "lowerdir=$root,upperdir=$root/mnt/written,workdir=$root/mnt/work" overlay "$root"
+            fi
+            for m in proc sys dev $shows; do
+                mkdir -p "$root/$m"
+                mount --rbind "/$m" "$root/$m"
+            done
             mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-            exec "$@"' root "$root" "$@"
+            exec "$@"' root "$root" "$kind" "${root_shows:-}" "$@"
     )
 }
 
