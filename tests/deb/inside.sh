@@ -38,7 +38,6 @@ check "no MPI: said with the package that has it" sh -c "OMPI_COMM_WORLD_SIZE=2 
 check "apt-get purge pg-tools" apt-get purge -y -q pg-tools
 
 # What they depend on comes first: then the packages' own files are those that a removal must take away.
-# shellcheck disable=SC2046
 needed=$(apt-get -s install /try/debs/*.deb | sed -n 's/^Inst \([^ ]*\) .*/\1/p' | grep -vxF "$own")
 # shellcheck disable=SC2046,SC2086
 check "what they depend on" get $needed $(cat /try/helpers)
@@ -83,7 +82,6 @@ check "a C program, by pkg-config" gcc -Wall -Werror /try/example.c $(pkg-config
 check "it runs" says '8 of 8 tensors verified' ./example
 check "it needs the library by its version" says 'libpg.so.0 ' ldd example
 
-# shellcheck disable=SC2086
 check "the same over itself" dpkg -i /try/debs/*.deb
 check "dpkg --audit then" silent dpkg --audit
 check "dpkg --verify then" complete
@@ -91,8 +89,10 @@ check "pginfo then" says 'parallel wrapper: 2 replicas' pginfo /try/parallel.h5
 # shellcheck disable=SC2086
 check "apt-get remove" apt-get remove -y -q $own
 check "the programs are gone" sh -c '! command -v pginfo'
+check "nothing is left by remove" same before files
+check "apt-get install once more" get /try/debs/*.deb
 # shellcheck disable=SC2086
 check "apt-get purge" apt-get purge -y -q $own
-check "nothing is left" same before files
+check "nothing is left by purge" same before files
 [ "$failed" -eq 0 ] && echo "ok: $PRETTY_NAME, $(echo "$own" | wc -l) packages"
 exit "$failed"
