@@ -3,11 +3,12 @@
 # again. /tmp is a tmpfs. Their judges are apt, dpkg, ldd, man, the shells, pkg-config and the compiler.
 # shellcheck disable=SC2317 # functions are called by name
 set -eu
-# shellcheck source=tests/packages/checks.sh
+# shellcheck source=tests/wheel/checks.sh
 . /try/checks.sh
 # apt's cache and logs aside, all that a removal must leave as it was
 files() { find / -xdev \( -path /root -o -path /tmp -o -path /try -o -path /var/cache -o -path /var/log -o -path /var/lib/apt \) -prune -o -printf '%p %y %m %u\n' | sort; }
 get() { apt-get install -y -q "$@"; }
+no_compiler() { for c in cc gcc clang tcc; do ! command -v "$c" || return 1; done; }
 same() { # files, command: prints what differs
     "$2" >/tmp/now
     diff "$1" /tmp/now

@@ -22,7 +22,7 @@ root_make bookworm "$root"
 rm -rf "$root/try"
 mkdir -p "$root/try/debs"
 cp "$@" "$root/try/debs/"
-cp tests/deb/inside.sh tests/packages/checks.sh "$root/try/"
+cp tests/deb/inside.sh tests/wheel/checks.sh "$root/try/"
 cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
 python3 tests/doc_examples.py README.md "$root/try/example.c"
 # shellcheck disable=SC2016

@@ -1,24 +1,36 @@
 #!/bin/sh
-# Builds the wheel and the Debian packages of the commit again, elsewhere, at another time, with another umask, and without what the
-# compiler had cached: their bytes must be those of build/dist.
+# Builds the wheels and the Debian packages of the commit a second time, later and with another umask; the Debian packages also in
+# another folder, which the wheels never see: the script builds them in /build of its root, wherever the tree is. Their bytes must
+# be those of the first build, which is what build/dist has.
 #
 #   tests/packages/reproducible.sh [wheel|debian]...      both if none is named
 #
-# `sh tools/setup.sh wheel` and `sh tools/setup.sh deb` made these of the same commit. Needs root rights.
+# `sh tools/setup.sh wheel` and `sh tools/setup.sh deb` made build/dist of the same commit. Needs root rights.
 set -eu
 cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || set -- wheel debian
-again=$(mktemp -d)
-trap 'rm -rf "$again"' EXIT
+first=$(mktemp -d)
+trap 'rm -rf "$first"' EXIT
 umask 027
+rc=0 n=0
 for kind; do
     echo "--- $kind, again"
-    sh "tools/packaging/$kind/make" --into "$again/$kind" --at /srv/elsewhere
-done
-rc=0 n=0
-for file in "$again"/*/*; do
-    n=$((n + 1))
-    cmp "build/dist/${file##*/}" "$file" || rc=1
+    mkdir "$first/$kind"
+    case $kind in
+    wheel)
+        mv build/dist/pgfit[-_]* "$first/wheel/"
+        sh tools/packaging/wheel/make
+        ;;
+    debian)
+        mv build/dist/libpg[0_-]* build/dist/pg-*.deb build/dist/python3-pgfit_* "$first/debian/"
+        sh tools/packaging/debian/make --at /srv/elsewhere
+        ;;
+    *) exit 2 ;;
+    esac
+    for file in "$first/$kind"/*; do
+        n=$((n + 1))
+        cmp "$file" "build/dist/${file##*/}" || rc=1
+    done
 done
 [ "$rc" -ne 0 ] || echo "$n files are equal, byte for byte"
 exit "$rc"

@@ -2,8 +2,29 @@
 # Within a bare root of run.sh: installs the wheel of /try as a person would, and uses what it brought. /tmp is a tmpfs.
 # shellcheck disable=SC2317 # functions are called by name
 set -eu
-# shellcheck source=tests/packages/checks.sh
-. /try/checks.sh
+failed=0
+check() { # what, command: says so if it fails
+    what=$1
+    shift
+    "$@" >/tmp/said 2>&1 || {
+        failed=1
+        echo "not ok: $what"
+        sed 's/^/    /' /tmp/said | tail -20
+    }
+}
+says() { # pattern, command
+    pattern=$1
+    shift
+    "$@" >/tmp/answer 2>&1 || {
+        cat /tmp/answer
+        return 1
+    }
+    grep -q "$pattern" /tmp/answer || {
+        cat /tmp/answer
+        return 1
+    }
+}
+no_compiler() { for c in cc gcc clang tcc; do ! command -v "$c" || return 1; done; }
 pip() { /tmp/v/bin/pip --disable-pip-version-check "$@"; }
 
 cd /tmp

@@ -26,7 +26,7 @@ for suite; do
     root_make "${suite%-mpi}" "$root" python3-venv $more
     rm -rf "$root/try"
     mkdir "$root/try"
-    cp "$wheel" tests/wheel/inside.sh tests/packages/checks.sh "$root/try/"
+    cp "$wheel" tests/wheel/inside.sh "$root/try/"
     cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
     cp -r testdata/files/keras-2.2.4/cnn4-g2 "$root/try/cnn4"
     echo "--- $suite"
