@@ -57,7 +57,7 @@ def check_documented(path, lines):
 
 # An option as people type it; not CSS' variables.
 OPTION = re.compile(r'(?:^|[\s(,=])--[a-z](?![a-z]*[:)])')
-TOOL = re.compile(r'\bpg(?:check|convert|diff|fit|info|join|split|unwrap|wrap)\b')
+TOOL = re.compile(r'\bpg(?:check|convert|diff|fit|info|join|split|unwrap|wrap)\b(?!-)') # a package is none: pgfit-cuda13
 
 
 def check_messages(path, text):

@@ -16,6 +16,8 @@
 #include "base/try.h"
 
 #define NAME "pg-cuda.so"
+/* A Python package has it in a package of its own, which also brings NVIDIA's libraries. */
+#define INSTALL "pip install pgfit-cuda13"
 
 typedef const pg__backend *(*get_fn)(uint32_t abi);
 
@@ -35,6 +37,14 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
     }
     if (pg__find_beside(out, NAME, "backend/cuda"))
         return PG_OK;
+    if (PG_PYTHON_PACKAGE) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "%s: the GPU part of libpg, " NAME
+                      ", is missing: it comes as a Python package of its own",
+                      device);
+        pg_err_hint(err, INSTALL);
+        return PG_E_UNSUPPORTED;
+    }
     (void)pg_fail(err, PG_E_UNSUPPORTED,
                   "%s: the GPU part of libpg, " NAME
                   ", is missing: this libpg was built without CUDA, or the file was left out when "
@@ -66,7 +76,9 @@ static pg_status why_not(const char *device, const char *path, const char *said,
                           "%s: the GPU part of libpg needs %.*s, which is missing: install %s (for "
                           "Python: %s)",
                           device, (int)n, said, packages[k].package, packages[k].python);
-            pg_err_hint(err, "set LD_LIBRARY_PATH if the loader does not search its folder");
+            pg_err_hint(err, PG_PYTHON_PACKAGE
+                                 ? INSTALL
+                                 : "set LD_LIBRARY_PATH if the loader does not search its folder");
             return PG_E_UNSUPPORTED;
         }
     return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s", device, said[0] ? said : path);
@@ -83,10 +95,14 @@ static pg_status ask(const pg__backend **out, void *lib, const char *device, con
     if (!u.symbol)
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s is not part of libpg", device, PG_SHOW(path));
     b = u.get(PG_BACKEND_ABI);
-    if (!b || b->abi != PG_BACKEND_ABI || b->size != sizeof *b)
-        return pg_fail(err, PG_E_UNSUPPORTED,
-                       "%s: %s came with another version of libpg: install both from one package",
-                       device, PG_SHOW(path));
+    if (!b || b->abi != PG_BACKEND_ABI || b->size != sizeof *b) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "%s: %s came with another version of libpg: install both from one package",
+                      device, PG_SHOW(path));
+        if (PG_PYTHON_PACKAGE)
+            pg_err_hint(err, "pip install -U pgfit pgfit-cuda13");
+        return PG_E_UNSUPPORTED;
+    }
     *out = b;
     return PG_OK;
 }

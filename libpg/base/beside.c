@@ -2,6 +2,7 @@
 #include "base/beside.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,72 @@ static int is_there(char out[PATH_MAX], const char *folder, const char *rest, co
     return n > 0 && n < PATH_MAX && access(out, F_OK) == 0;
 }
 
+/* ---- a Python package's other packages ---- */
+
+/* Without its ending; 0 if it has another one. */
+static int cut(char *folder, const char *ending)
+{
+    const size_t n = strlen(folder), m = strlen(ending);
+    if (n <= m || strcmp(folder + n - m, ending) != 0)
+        return 0;
+    folder[n - m] = '\0';
+    return 1;
+}
+
+/* A name as a pattern that only it fits. */
+static int quote(char *out, size_t size, const char *name)
+{
+    size_t n = 0;
+    for (; *name && n + 2 < size; name++) {
+        if (strchr("*?[\\", *name))
+            out[n++] = '\\';
+        out[n++] = *name;
+    }
+    out[n] = '\0';
+    return !*name;
+}
+
+/* Where several fit, the one of the newest Python: of python3.9 and python3.12 that is the second.
+ */
+static int newest(char out[PATH_MAX], const char *pattern)
+{
+    glob_t g;
+    const char *best = NULL;
+    if (glob(pattern, GLOB_NOSORT, NULL, &g) != 0)
+        return 0;
+    for (size_t k = 0; k < g.gl_pathc; k++)
+        if (strlen(g.gl_pathv[k]) < PATH_MAX && (!best || strverscmp(g.gl_pathv[k], best) > 0))
+            best = g.gl_pathv[k];
+    if (best)
+        strcpy(out, best);
+    globfree(&g);
+    return best != NULL;
+}
+
+/* `folder` is that of a program or of the library in a Python package: what else pip installed lies
+ * below the same prefix. Only there: of a folder that is neither, nothing is known, least of all
+ * who may write what is beside it. */
+static int in_package(char out[PATH_MAX], const char *folder, const char *file)
+{
+    static const char *const places[] = {
+        "/lib/python3.*/*-packages/pgfit_*/", /* Debian's Python: dist-packages */
+        "/pgfit_*/",                          /* pip install --target */
+    };
+    char prefix[PATH_MAX], quoted[PATH_MAX], pattern[PATH_MAX];
+    (void)snprintf(prefix, sizeof prefix, "%s", folder);
+    if ((!cut(prefix, "/bin") && !cut(prefix, "/" PG_LIBDIR "/libpg")) ||
+        !quote(quoted, sizeof quoted, prefix))
+        return 0;
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+        const int n = snprintf(pattern, sizeof pattern, "%s%s%s", quoted, places[k], file);
+        if (n > 0 && (size_t)n < sizeof pattern && newest(out, pattern))
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- beside ---- */
+
 /* Path of the library, or of a program that contains it, which may have been found through PATH. */
 static int is_beside(char out[PATH_MAX], const char *self, const char *file, const char *built_in)
 {
@@ -52,7 +119,7 @@ static int is_beside(char out[PATH_MAX], const char *self, const char *file, con
         if (n > 0 && (size_t)n < sizeof rest && is_there(out, folder, rest, file))
             return 1;
     }
-    return 0;
+    return PG_PYTHON_PACKAGE && in_package(out, folder, file);
 }
 
 int pg__find_beside(char out[PATH_MAX], const char *file, const char *built_in)
