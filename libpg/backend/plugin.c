@@ -100,7 +100,7 @@ static pg_status ask(const pg__backend **out, void *lib, const char *device, con
                       "%s: %s came with another version of libpg: install both from one package",
                       device, PG_SHOW(path));
         if (PG_PYTHON_PACKAGE)
-            pg_err_hint(err, "pip install -U pgfit pgfit-cuda13");
+            pg_err_hint(err, "pip install -U pgfit-cuda13");
         return PG_E_UNSUPPORTED;
     }
     *out = b;

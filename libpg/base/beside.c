@@ -57,8 +57,7 @@ static int quote(char *out, size_t size, const char *name)
     return !*name;
 }
 
-/* Where several fit, the one of the newest Python: of python3.9 and python3.12 that is the second.
- */
+/* Where several fit, the one of the newest Python: python3.12 is newer than python3.9. */
 static int newest(char out[PATH_MAX], const char *pattern)
 {
     glob_t g;

@@ -1,29 +1,8 @@
 #!/bin/sh
 # Within a bare root of run.sh: installs the wheel of /try as a person would, and uses what it brought. /tmp is a tmpfs.
-# shellcheck disable=SC2317 # functions are called by name
+# shellcheck disable=SC1091,SC2154,SC2317 # checks.sh lies beside it in the root; functions are called by name
 set -eu
-failed=0
-check() { # what, command: says so if it fails
-    what=$1
-    shift
-    "$@" >/tmp/said 2>&1 || {
-        failed=1
-        echo "not ok: $what"
-        sed 's/^/    /' /tmp/said | tail -20
-    }
-}
-says() { # pattern, command
-    pattern=$1
-    shift
-    "$@" >/tmp/answer 2>&1 || {
-        cat /tmp/answer
-        return 1
-    }
-    grep -q "$pattern" /tmp/answer || {
-        cat /tmp/answer
-        return 1
-    }
-}
+. /try/checks.sh
 no_compiler() { for c in cc gcc clang tcc; do ! command -v "$c" || return 1; done; }
 pip() { /tmp/v/bin/pip --disable-pip-version-check "$@"; }
 
@@ -48,6 +27,17 @@ check "pgunwrap" says 'checksums equal' $bin/pgunwrap /try/parallel.h5 single.h5
 check "pgdiff" $bin/pgdiff single.h5 /try/parallel.h5
 check "pgfit --demo" $bin/pgfit --demo digits --devices cpu:0,cpu:1 --epochs 2 -o digits.h5
 check "pgfit computes with oneDNN" says 'oneDNN 3' $bin/pgfit --version
+check "a GPU: the package of pg-cuda.so is named" refuses 3 '^try: pip install pgfit-cuda13$' \
+    $bin/pgfit --demo digits --devices cuda:0 -o gpu.h5
+if [ -e "$(echo /try/cuda/*.whl)" ]; then
+    check "pip install pgfit-cuda13 --no-deps" pip install -q --no-deps /try/cuda/*.whl
+    check "pgfit knows pg-cuda.so" says 'plug-in pg-cuda.so' $bin/pgfit --version
+    check "NVIDIA's libraries are missing: named" refuses 3 'cuda:0: the GPU part of libpg needs libcu[a-zA-Z]*.so.[0-9]*, which is missing: install' \
+        $bin/pgfit --demo digits --devices cuda:0 -o gpu.h5
+    check "and how to have them" refuses 3 '^try: pip install pgfit-cuda13$' $bin/pgfit --demo digits --devices cuda:0 -o gpu.h5
+    check "pip says so, too" refuses 1 'pgfit-cuda13 .* requires nvidia-cudnn-cu13' /tmp/v/bin/pip check
+    check "pip uninstall pgfit-cuda13" pip uninstall -q -y pgfit-cuda13
+fi
 check "licences" test -s "$(echo v/lib/python3*/site-packages/pgfit/licenses)/hdf5.txt"
 
 cat >library.py <<'END'
