@@ -18,6 +18,11 @@
 #define NAME "pg-cuda.so"
 /* A Python package has it in a package of its own, which also brings NVIDIA's libraries. */
 #define INSTALL "pip install pgfit-cuda13"
+#ifdef __x86_64__ /* for other processors there is none */
+#define IN_PACKAGE PG_PYTHON_PACKAGE
+#else
+#define IN_PACKAGE 0
+#endif
 
 typedef const pg__backend *(*get_fn)(uint32_t abi);
 
@@ -37,7 +42,7 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
     }
     if (pg__find_beside(out, NAME, "backend/cuda"))
         return PG_OK;
-    if (PG_PYTHON_PACKAGE) {
+    if (IN_PACKAGE) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "%s: the GPU part of libpg, " NAME
                       ", is missing: it comes as a Python package of its own",
@@ -76,7 +81,7 @@ static pg_status why_not(const char *device, const char *path, const char *said,
                           "%s: the GPU part of libpg needs %.*s, which is missing: install %s (for "
                           "Python: %s)",
                           device, (int)n, said, packages[k].package, packages[k].python);
-            pg_err_hint(err, PG_PYTHON_PACKAGE
+            pg_err_hint(err, IN_PACKAGE
                                  ? INSTALL
                                  : "set LD_LIBRARY_PATH if the loader does not search its folder");
             return PG_E_UNSUPPORTED;
@@ -99,7 +104,7 @@ static pg_status ask(const pg__backend **out, void *lib, const char *device, con
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "%s: %s came with another version of libpg: install both from one package",
                       device, PG_SHOW(path));
-        if (PG_PYTHON_PACKAGE)
+        if (IN_PACKAGE)
             pg_err_hint(err, "pip install -U pgfit-cuda13");
         return PG_E_UNSUPPORTED;
     }
