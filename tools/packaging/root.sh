@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Bare Debian roots, for packages that are built on an older Debian and tried on several. Sourced; needs root.
 #
-#   root_make SUITE FOLDER PACKAGE...   makes FOLDER a root of that release (bullseye, bookworm, trixie) unless it is one
+#   root_make SUITE FOLDER PACKAGE...   makes FOLDER a root of that release (bullseye, bookworm, trixie) unless it is one;
+#                                       SUITE/arm64 is one for another machine, whose programs the kernel must know how to run
 #   root_run FOLDER COMMAND...          runs a command in it; what is mounted for it is gone when it ends
 #   root_try FOLDER COMMAND...          the same, and FOLDER stays as it was: what the command writes is gone, too
 #
@@ -48,7 +49,8 @@ root_within() {
 }
 
 root_make() ( # a shell of its own, so its names stay its own
-    suite=$1 root=$2
+    suite=${1%/*} root=$2 arch=
+    case $1 in */*) arch=${1#*/} ;; esac
     shift 2
     [ ! -e "$root/.ready" ] || exit 0
     command -v debootstrap >/dev/null || {
@@ -59,7 +61,7 @@ root_make() ( # a shell of its own, so its names stay its own
     rm -rf --one-file-system "$root"
     mkdir -p "$root"
     mirror=$(root_mirror)
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
+    debootstrap ${arch:+--arch="$arch"} --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
         tail -5 "$root.log" >&2
         exit 1
     }

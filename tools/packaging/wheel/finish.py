@@ -48,7 +48,7 @@ def place_libraries(data, libraries):
         (folder / os.path.basename(library)).chmod(0o755)
     brought = {os.path.basename(x) for x in libraries}
     for path in sorted(p for p in data.rglob('*') if p.is_file() and is_elf(p)):
-        run('strip', '--strip-unneeded', str(path)) # before patchelf, whose sections it does not understand
+        run(os.environ.get('STRIP', 'strip'), '--strip-unneeded', str(path)) # before patchelf, whose sections it does not understand
         run('patchelf', '--remove-rpath', str(path))
         for name in needed(path):
             if name.startswith(MPI):
