@@ -3,8 +3,9 @@
 #
 #   sh tools/setup.sh demo    shows the main job on test files from the tree
 #   sh tools/setup.sh test    runs the tests
-#   sh tools/setup.sh wheel   builds nothing there, but a Python wheel and its sources in build/dist/: see tools/packaging/wheel/make
-#   sh tools/setup.sh deb     likewise Debian packages: see tools/packaging/debian/make
+#   sh tools/setup.sh wheel   builds nothing there, but Python wheels and their sources in build/dist/: see tools/packaging/wheel/make
+#   sh tools/setup.sh deb     the same for Debian packages: see tools/packaging/debian/make
+#   sh tools/setup.sh container    the same for a container image: see tools/packaging/container/make
 #
 # Further arguments go to meson setup: -Dcuda=disabled does not use an installed CUDA compiler.
 #
@@ -21,8 +22,9 @@ case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
 wheel | deb) packages="git debootstrap" ;;
+container) packages="git debootstrap buildah" ;;
 *)
-    sed -n '4,7s/^# *//p' "$0" >&2
+    sed -n '4,8s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -50,13 +52,16 @@ elif [ -n "$(missing)" ]; then
     }
 fi
 
-if [ "$what" = wheel ]; then
-    as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh tools/packaging/wheel/make
+case $what in
+wheel | container)
+    as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh "tools/packaging/$what/make"
     exit
-elif [ "$what" = deb ]; then
+    ;;
+deb)
     as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh tools/packaging/debian/make "$@"
     exit
-fi
+    ;;
+esac
 
 # An earlier run may have configured the build folder without tests.
 tests=$([ "$what" = test ] && echo true || echo false)
