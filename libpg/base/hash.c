@@ -139,20 +139,50 @@ static uint32_t word(const unsigned char *p, size_t n)
 }
 
 /* Castagnoli's polynomial, reflected; four bits at a time. */
-uint32_t pg__crc32c(const void *data, size_t n)
+static uint32_t crc32c_plain(uint32_t crc, const unsigned char *p, size_t n)
 {
     static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
                                        0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
                                        0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
                                        0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
-    const unsigned char *p = data;
-    uint32_t crc = ~0u;
     for (size_t i = 0; i < n; i++) {
         crc ^= p[i];
         crc = crc >> 4 ^ table[crc & 15];
         crc = crc >> 4 ^ table[crc & 15];
     }
-    return ~crc;
+    return crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+/* With the instruction that SSE 4.2 has for it: 8 bytes in three cycles. */
+__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const unsigned char *p,
+                                                              size_t n)
+{
+    uint64_t wide = crc;
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t x;
+        memcpy(&x, p, sizeof x);
+        wide = _mm_crc32_u64(wide, x);
+    }
+    crc = (uint32_t)wide;
+    for (; n; p++, n--)
+        crc = _mm_crc32_u8(crc, *p);
+    return crc;
+}
+#endif
+
+uint32_t pg__crc32c(uint32_t crc, const void *data, size_t n)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return ~crc32c_fast(~crc, data, n);
+#endif
+    return ~crc32c_plain(~crc, data, n);
+}
+
+uint32_t pg__crc32c_masked(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
 /* Source: "lookup3.c", Bob Jenkins, May 2006, public domain; initial value 0. */

@@ -14,8 +14,11 @@ typedef enum pg__crc_way { PG_CRC_ZLIB, PG_CRC_FOLDED, PG_CRC_WIDE } pg__crc_way
 pg__crc_way pg__crc32_best(void);
 uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n);
 
-/* CRC-32C (RFC 3720, appendix B.4), for short records. */
-uint32_t pg__crc32c(const void *p, size_t n);
+/* CRC-32C (RFC 3720, appendix B.4), continued from crc (0 to start); and the form in which
+ * TensorFlow stores one (core/lib/hash/crc32c.h), since the CRC of data that holds its own is
+ * weak. */
+uint32_t pg__crc32c(uint32_t crc, const void *p, size_t n);
+uint32_t pg__crc32c_masked(uint32_t crc);
 
 /* Bob Jenkins' lookup3, as HDF5 checks its metadata (format specification, "Checksum"). */
 uint32_t pg__lookup3(const void *p, size_t n);

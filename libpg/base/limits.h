@@ -42,6 +42,10 @@
 #define PG_LIMIT_ZIP_MEMBERS   1000000u              /* each has an entry in memory */
 #define PG_LIMIT_ZIP_DIR_BYTES ((uint64_t)256 << 20) /* the directory is held in memory */
 
+/* ---- checkpoints of TensorFlow ---- */
+#define PG_LIMIT_TF_INDEX_BYTES ((uint64_t)256 << 20) /* the index and its names are held in memory */
+#define PG_LIMIT_TF_SHARDS      65536u               /* each is a file that stays open */
+
 /* ---- folders, data, runs ---- */
 #define PG_LIMIT_FOLDERS       32                    /* deep, searched for files: a link may lead back */
 #define PG_LIMIT_SHARD_DEPTH   16u                   /* folders between an index and its shards; pgsplit makes fewer */
@@ -54,5 +58,8 @@
 /* clang-format on */
 
 #define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones are slower */
+
+/* Rows that are put together of pieces: from 256 files, each gives 32 KiB at a time. */
+#define PG_TILES_WINDOW ((size_t)8 << 20)
 
 #endif

@@ -94,8 +94,7 @@ static void put_time(message *m, double time)
 
 static uint32_t masked_crc(const void *p, size_t n)
 {
-    const uint32_t crc = pg__crc32c(p, n);
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+    return pg__crc32c_masked(pg__crc32c(0, p, n));
 }
 
 /* Appends the message as a record, completely or not at all, and releases it. */

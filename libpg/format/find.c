@@ -120,13 +120,14 @@ static int is_checkpoint(const char *path, const char *name, int loose)
 static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
 {
     static const char single[] = "/model.safetensors"; /* a file among others, like any */
+    static const char saved_model[] = "/variables/variables.index";
     pg_err why = {0};
     char *index = NULL;
     const pg_status st = pg__folder_index(&index, folder, &why);
-    const size_t n = index ? strlen(index) : 0, k = sizeof single - 1;
-    *loose = st == PG_E_UNSUPPORTED && pg__kind_is_loose(folder);
-    *whole = st == PG_OK ? n < k || strcmp(index + n - k, single) != 0
-                         : st == PG_E_UNSUPPORTED && !*loose;
+    *loose = st == PG_E_AMBIGUOUS || (index && pg__ends_with(index, ".index") &&
+                                      !pg__ends_with(index, saved_model));
+    *whole = !*loose &&
+             (st == PG_OK ? !pg__ends_with(index, single) : st == PG_E_UNSUPPORTED);
     pg__mem_free(index);
     if (st == PG_E_NOMEM && err)
         *err = why;

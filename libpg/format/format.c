@@ -10,6 +10,7 @@
 #include "format/identify.h"
 #include "format/kinds.h"
 #include "format/manifest.h"
+#include "format/tf/tf.h"
 
 #define PG_FORMAT(name) &pg__fmt_##name,
 static const pg__format *const formats[] = {
@@ -41,16 +42,21 @@ typedef struct question {
     pg__io *io;
     const char *path;
     const pg_open_opts *opts;
-    uint8_t head[PG_PROBE_BYTES];
+    uint8_t head[PG_PROBE_BYTES], tail[8];
     size_t n;
 } question;
+
+static int may_be(const pg__format *f, const question *q)
+{
+    return (f->probe && f->probe(q->head, q->n)) || (f->tail && f->tail(q->tail));
+}
 
 /* PG_E_UNKNOWN: no format accepts it; *claimed says whether one tried, and *err why it gave up. */
 static pg_status ask(pg_store **out, const question *q, int *claimed, pg_err *err)
 {
     pg_status st = PG_E_UNKNOWN;
     for (size_t i = 0; formats[i] && st == PG_E_UNKNOWN; i++) {
-        if (!formats[i]->probe || !formats[i]->probe(q->head, q->n))
+        if (!may_be(formats[i], q))
             continue;
         *claimed = 1;
         st = formats[i]->open(out, q->io, q->path, q->opts, err);
@@ -64,6 +70,8 @@ static pg_status find_format(pg_store **out, question *q, pg_err *err)
     const uint64_t size = pg__io_size(q->io);
     q->n = size < sizeof q->head ? (size_t)size : sizeof q->head;
     pg_status st = pg__io_read(q->io, 0, q->head, q->n, err);
+    if (st == PG_OK && size >= sizeof q->tail)
+        st = pg__io_read(q->io, size - sizeof q->tail, q->tail, sizeof q->tail, err);
     if (st == PG_OK && q->path && q->n)
         st = pg__kind_of_file(q->path, err);
     if (st != PG_OK)
@@ -93,7 +101,8 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
     }
     if (q.opts->part && !pg__format_of(s)->has_parts)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: only checkpoints of PyTorch have parts; this file holds one model",
+                "%s: only checkpoints of PyTorch and TensorFlow have parts; this file holds one "
+                "model",
                 PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);
@@ -132,6 +141,9 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         if (st != PG_E_IO || (err && err->sys != ENOENT))
             goto done;
     }
+    PG_TRY(pg__tf_in_folder(out, folder, err));
+    if (*out)
+        goto done;
     st = pg__kind_of_folder(folder, err);
     if (st == PG_E_UNSUPPORTED)
         pg_err_prefix(err, PG_SHOW(folder));
@@ -146,15 +158,12 @@ done:
 
 pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *opts, pg_err *err)
 {
-    pg_err e = {0}, prefix = {0};
+    pg_err e = {0};
     pg__io *io = NULL;
     char *index = NULL;
-    pg_status st = pg__io_open(&io, path, &e);
-    if (st == PG_E_IO && e.sys == ENOENT && pg__kind_of_prefix(path, &prefix) != PG_OK) {
-        st = prefix.code;
-        e = prefix;
-        pg_err_prefix(&e, PG_SHOW(path));
-    }
+    pg_status st = pg__tf_of_path(&index, path, &e);
+    if (st == PG_OK)
+        st = pg__io_open(&io, index ? index : path, &e);
     if (st == PG_E_IO && e.sys == EISDIR) {
         st = pg__folder_index(&index, path, &e);
         if (st == PG_OK)

@@ -31,6 +31,8 @@ typedef struct pg__format {
     /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) may have this format; does not
      * allocate. NULL: never asked, because another format's open leads to it (fmt_h5.h). */
     int (*probe)(const uint8_t *head, size_t n);
+    /* The same for a format that is known by the last 8 bytes of its files; else NULL. */
+    int (*tail)(const uint8_t tail[8]);
     /* PG_E_UNKNOWN means "not mine after all": the next format is tried. References io. Messages do
      * not name the file; the caller does. path: to find files beside it (shards, index). */
     pg_status (*open)(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,

@@ -24,7 +24,6 @@ typedef struct subject {
     uint64_t size;
     unsigned char head[HEAD_BYTES + 1]; /* and a NUL */
     size_t n;
-    unsigned char tail[8]; /* of files of at least 8 bytes */
 } subject;
 
 pg_status pg__fail_pickle(const char *what, pg_err *err)
@@ -292,8 +291,6 @@ pg_status pg__identify(pg__io *io, const char *path, pg_err *err)
         return PG_E_UNKNOWN;
     }
     PG_TRY(pg__io_read(io, 0, f.head, f.n, err));
-    if (f.size >= sizeof f.tail)
-        PG_TRY(pg__io_read(io, f.size - sizeof f.tail, f.tail, sizeof f.tail, err));
     if (is_zero(&f))
         PG_FAIL(PG_E_UNKNOWN, "begins with %s zero bytes (an unfinished download?)", PG_NUM(f.n));
     if (starts_with(&f, "PK\3\4") || starts_with(&f, "PK\5\6")) {
@@ -305,7 +302,7 @@ pg_status pg__identify(pg__io *io, const char *path, pg_err *err)
         st = pg__fail_pickle("a Python pickle", err);
         goto done;
     }
-    PG_TRY(pg__kind_of_bytes(f.head, f.n, f.tail, f.path, err));
+    PG_TRY(pg__kind_of_bytes(f.head, f.n, f.path, err));
     PG_TRY(by_graph(&f, err));
     if (is_onnx(&f))
         PG_FAIL(PG_E_UNKNOWN, "an ONNX model, which Keras does not load");

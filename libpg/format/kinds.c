@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "io/folder.h"
 
-enum { DCP, DCP_HF, SAVED_MODEL, ZERO, ZERO_TAG, ORBAX, ORBAX_STEP, FLAX, TENSORFLOW, N_KINDS };
+enum { DCP, DCP_HF, ZERO, ZERO_TAG, ORBAX, ORBAX_STEP, FLAX, N_KINDS };
 
 static const struct kind {
     const char *what;
@@ -31,12 +31,6 @@ static const struct kind {
                 0,
                 "in Python: torch.distributed.checkpoint._consolidate_hf_safetensors"
                 ".consolidate_safetensors_files(\"%s\", \"OUT\")"},
-    [SAVED_MODEL] = {"a TensorFlow SavedModel",
-                     {"saved_model.pb"},
-                     {"saved_model.pb", "keras_metadata.pb"},
-                     0,
-                     "in Python, TensorFlow up to 2.15: "
-                     "tf.keras.models.load_model(\"%s\").save(\"model.h5\")"},
     [ZERO] = {"a DeepSpeed checkpoint (ZeRO)",
               {"zero_to_fp32.py"},
               {NULL},
@@ -58,12 +52,6 @@ static const struct kind {
                     0,
                     "in Python, for each item of the step: "
                     "orbax.checkpoint.PyTreeCheckpointer().restore(\"%s/ITEM\")"},
-    [TENSORFLOW] = {"a TensorFlow checkpoint",
-                    {"*.index", "*.data-*-of-*"},
-                    {"*.data-*-of-*"},
-                    0,
-                    "in Python, TensorFlow up to 2.15: model.load_weights(\"%s\"); "
-                    "model.save_weights(\"w.h5\")   (others: tf.train.load_checkpoint(\"%s\"))"},
     [FLAX] = {"msgpack of Flax (JAX)",
               {NULL},
               {NULL},
@@ -122,54 +110,16 @@ static pg_status name_part(size_t k, const char *path, pg_err *err)
     return st;
 }
 
-/* ---- TensorFlow's prefixes ---- */
-
 static const char *base_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-/* FOLDER/PREFIX for FOLDER/PREFIX.index or FOLDER/PREFIX.data-00000-of-00001; else FOLDER/PREFIX
- * quoted. */
-static pg_status name_tensorflow(const char *path, const char *part, pg_err *err)
-{
-    static const char *const ends[] = {".index", ".data-"};
-    const char *base = base_of(path), *end = NULL;
-    pg__str prefix = {0};
-    pg_status st = PG_OK;
-    for (size_t i = 0; i < 2; i++)
-        for (const char *p = base; (p = strstr(p, ends[i])); p++)
-            end = i == 1 || !p[strlen(ends[i])] ? p : end;
-    if (end)
-        PG_TRY(pg__str_add(&prefix, path, (size_t)(end - path), err));
-    else
-        PG_TRY(pg__str_printf(&prefix, err, "%.*sPREFIX", (int)(base - path), path));
-    st = name_it(TENSORFLOW, part, prefix.s, err);
-done:
-    pg__str_fini(&prefix);
-    return st;
-}
-
-pg_status pg__kind_of_prefix(const char *path, pg_err *err)
-{
-    pg_status st = PG_OK;
-    struct stat sb;
-    pg__str index = {0};
-    PG_TRY(pg__str_printf(&index, err, "%s.index", path));
-    if (stat(index.s, &sb) == 0 && S_ISREG(sb.st_mode))
-        st = name_it(TENSORFLOW, "the prefix of ", path, err);
-done:
-    pg__str_fini(&index);
-    return st;
-}
-
 /* ---- folders ---- */
 
 typedef struct found {
     unsigned has[N_KINDS]; /* bit i: a file of pattern i */
-    size_t n_index;
-    char index[256]; /* the name of one */
 } found;
 
 static pg_status look_into(found *f, const char *folder, pg_err *err)
@@ -183,8 +133,6 @@ static pg_status look_into(found *f, const char *folder, pg_err *err)
             for (size_t i = 0; i < 2; i++)
                 if (kinds[k].holds[i] && fnmatch(kinds[k].holds[i], e->d_name, 0) == 0)
                     f->has[k] |= 1u << i;
-        if (fnmatch(kinds[TENSORFLOW].holds[0], e->d_name, 0) == 0 && f->n_index++ == 0)
-            (void)memccpy(f->index, e->d_name, 0, sizeof f->index - 1);
     }
     closedir(d);
     return sys ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder)) : PG_OK;
@@ -196,7 +144,7 @@ static int is_kind(const found *f, size_t k)
     return kinds[k].holds[0] && f->has[k] == all;
 }
 
-static pg_status name_folder(const found *f, size_t k, const char *folder, pg_err *err)
+static pg_status name_folder(size_t k, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str path = {0};
@@ -205,10 +153,7 @@ static pg_status name_folder(const found *f, size_t k, const char *folder, pg_er
     while (n > 1 && folder[n - 1] == '/')
         n--;
     PG_TRY(pg__str_add(&path, folder, n, err));
-    if (k == TENSORFLOW) {
-        PG_TRY(pg__str_printf(&path, err, "/%s", f->n_index == 1 ? f->index : ""));
-        st = name_tensorflow(path.s, "", err);
-    } else if (kinds[k].above) {
+    if (kinds[k].above) {
         const char *base = base_of(path.s);
         if (strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
             PG_TRY(pg__str_puts(&path, "/../.", err));
@@ -225,23 +170,12 @@ done:
 
 pg_status pg__kind_of_folder(const char *folder, pg_err *err)
 {
-    found f = {.n_index = 0};
+    found f = {{0}};
     const pg_status st = look_into(&f, folder, err);
     for (size_t k = 0; st == PG_OK && k < N_KINDS; k++)
         if (is_kind(&f, k))
-            return name_folder(&f, k, folder, err);
+            return name_folder(k, folder, err);
     return st;
-}
-
-int pg__kind_is_loose(const char *folder)
-{
-    found f = {.n_index = 0};
-    if (look_into(&f, folder, NULL) != PG_OK)
-        return 0;
-    for (size_t k = 0; k < TENSORFLOW; k++)
-        if (is_kind(&f, k))
-            return 0;
-    return is_kind(&f, TENSORFLOW);
 }
 
 /* ---- files ---- */
@@ -252,8 +186,7 @@ pg_status pg__kind_of_file(const char *path, pg_err *err)
     for (size_t k = 0; k < N_KINDS; k++)
         for (size_t i = 0; i < 3 && kinds[k].parts[i]; i++)
             if (fnmatch(kinds[k].parts[i], base, FNM_PERIOD) == 0)
-                return k == TENSORFLOW ? name_tensorflow(path, "the data of ", err)
-                                       : name_part(k, path, err);
+                return name_part(k, path, err);
     return PG_OK;
 }
 
@@ -303,14 +236,8 @@ static int is_flax(const unsigned char *p, size_t n)
     return 0;
 }
 
-pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const unsigned char tail[8],
-                            const char *path, pg_err *err)
+pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const char *path, pg_err *err)
 {
-    static const char list[] = "model_checkpoint_path:";
-    if (memcmp(tail, "\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8) == 0)
-        return name_tensorflow(path, "the index of ", err);
-    if (n >= sizeof list - 1 && memcmp(head, list, sizeof list - 1) == 0)
-        return name_tensorflow(path, "a list that names ", err);
     return is_flax(head, n) ? name_it(FLAX, "", path, err) : PG_OK;
 }
 

@@ -11,19 +11,12 @@
 /* By the contents of the folder. */
 pg_status pg__kind_of_folder(const char *folder, pg_err *err);
 
-/* Whether its files may be among others: TensorFlow's checkpoints have no folder of their own. */
-int pg__kind_is_loose(const char *folder);
-
 /* By the file's name, if its bytes would mislead: a part of a checkpoint that is cut within
  * tensors. */
 pg_status pg__kind_of_file(const char *path, pg_err *err);
 
-/* There is nothing at path, but path.index of a TensorFlow checkpoint exists. */
-pg_status pg__kind_of_prefix(const char *path, pg_err *err);
-
-/* By the bytes: an index of TensorFlow's, or a file of Flax. n: of head; tail: the last 8. */
-pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const unsigned char tail[8],
-                            const char *path, pg_err *err);
+/* By the first n bytes: a file of Flax. */
+pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const char *path, pg_err *err);
 
 /* A shard that torch.distributed.checkpoint wrote as safetensors. */
 pg_status pg__kind_of_shard(const char *path, pg_err *err);

@@ -235,6 +235,16 @@ const char *pg__store_path(const pg_store *s)
     return s->path ? s->path : "";
 }
 
+int pg__store_has_objects(const pg_store *s)
+{
+    return s->io && s->io->find_object && s->io->find_object(s->ctx, NULL) != PG_NONE;
+}
+
+size_t pg__store_find_object(const pg_store *s, const char *path)
+{
+    return s->io->find_object(s->ctx, path);
+}
+
 void pg__store_set_source(pg_store *s, pg__io *io)
 {
     pg__io_close(s->source);

@@ -17,6 +17,9 @@ typedef struct pg__store_io {
     /* For tensors without an extent, since they are checked while they are read: the descriptor
      * and offset of their bytes, row-major and in the file's byte order, or -1; NULL: never. */
     int (*place)(void *ctx, size_t tensor, uint64_t *off_bytes);
+    /* See pg__store_find_object(); of path NULL: any number but PG_NONE if there is a graph. NULL:
+     * there never is. */
+    size_t (*find_object)(const void *ctx, const char *path);
 } pg__store_io;
 
 /* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
@@ -68,6 +71,11 @@ pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *
 pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err); /* copies the path */
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
+
+/* 1 if the file has a graph of the objects that held its tensors, as TensorFlow writes; then the
+ * tensor that a path from the model leads to ("layer-1/cell/kernel"), or PG_NONE. */
+int pg__store_has_objects(const pg_store *s);
+size_t pg__store_find_object(const pg_store *s, const char *path);
 
 /* The file that the bytes come from, referenced; NULL if there is none, or more than one. */
 void pg__store_set_source(pg_store *s, pg__io *io);

@@ -167,6 +167,7 @@ typedef struct pg__slot {
     char *path; /* "layers/dense/vars/0", owned */
     char *copy; /* where files with paths have it once more, owned; or NULL */
     char *name; /* "dense/kernel:0", owned */
+    char *object; /* where TensorFlow's object graph has it, "layer-1/kernel", owned */
     int filled; /* take is set */
     pg__take take;
 } pg__slot;

@@ -238,6 +238,45 @@ done:
     return st;
 }
 
+/* By the graph of objects that wrote the file, as TensorFlow itself restores it. */
+static pg_status fill_from_objects(pg__slots *s, const pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__outline *o = &c->at;
+    const size_t n_src = pg__store_n_tensors(c->r.s);
+    unsigned char *used = pg__mem_array(o->n_tensors, 1);
+    size_t *by_src = pg__mem_array(n_src, sizeof *by_src); /* 1 + the tensor of the outline */
+    size_t n_used = 0;
+    if (!used || !by_src)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < o->n_tensors; i++)
+        by_src[o->tensors[i].take.block[0].src] = i + 1;
+    for (size_t i = 0; i < s->n; i++) {
+        pg__slot *slot = &s->v[i];
+        const pg__leaf *leaf = &s->leaves.v[slot->leaf];
+        const size_t src = pg__store_find_object(c->r.s, slot->object);
+        const size_t at = src < n_src ? by_src[src] - 1 : PG_NONE;
+        if (at >= o->n_tensors)
+            PG_FAIL(PG_E_MISMATCH, "layer %s of the model: the checkpoint has no %s for it",
+                    PG_SHOW(leaf->layer->name), PG_SHOW(slot->object));
+        if (!dims_agree(&leaf->vars.v[slot->var], &o->tensors[at].take))
+            PG_FAIL(PG_E_MISMATCH, "layer %s of the model: %s of the checkpoint has another shape",
+                    PG_SHOW(leaf->layer->name), PG_SHOW(slot->object));
+        slot->take = o->tensors[at].take;
+        slot->filled = 1;
+        n_used += !used[at];
+        used[at] = 1;
+    }
+    for (size_t i = 0; n_used < o->n_tensors && i < o->n_tensors; i++)
+        if (!used[i])
+            PG_FAIL(PG_E_MISMATCH, "%s of the checkpoint belongs to no layer of the model",
+                    PG_SHOW(o->tensors[i].name));
+done:
+    pg__mem_free(used);
+    pg__mem_free(by_src);
+    return st;
+}
+
 static int by_leaf(const void *a, const void *b)
 {
     const pg__slot *x = a, *y = b;
@@ -270,6 +309,8 @@ pg_status pg__fill_slots(pg__slots *out, pg__convert *c, pg_err *err)
         PG_TRY(fill_from_paths(&s, c, err));
     else if (c->at.shape == PG_SHAPE_LAYERS)
         PG_TRY(fill_from_layers(&s, c, err));
+    else if (pg__store_has_objects(c->r.s))
+        PG_TRY(fill_from_objects(&s, c, err));
     else if (pg__names_are_torch(&c->at))
         PG_TRY(pg__fill_from_torch(&s, c, err));
     else

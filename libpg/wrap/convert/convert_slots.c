@@ -25,9 +25,14 @@ typedef struct placing {
 /* A layer, or what stands inside of one: its group and its names' prefix. */
 typedef struct spot {
     const pg__layer *layer;
-    const char *path, *scope;
+    const char *path, *scope, *object;
     size_t first, n; /* its part of the leaf's variables */
 } spot;
+
+/* What is added to them where something stands inside of another. */
+typedef struct inward {
+    const char *path, *scope, *object; /* "": no such step */
+} inward;
 
 const char *pg__modern_class(const char *name)
 {
@@ -63,22 +68,25 @@ static pg_status lack(placing *p, const char *why)
 static pg_status add_slot(placing *p, const pg__slot *like, const spot *at, size_t index)
 {
     pg_status st = PG_OK;
-    pg__str path = {0}, name = {0};
+    pg__str path = {0}, name = {0}, object = {0};
     pg_err *err = p->err;
     pg__slots *s = p->s;
     PG_TRY(pg__str_printf(&path, err, "%s/vars/%zu", at->path, index));
     PG_TRY(pg__str_printf(&name, err, "%s/%s:0", at->scope, like->kind));
+    PG_TRY(pg__str_printf(&object, err, "%s/%s", at->object, like->kind));
     if (pg__mem_grow(&s->v, &s->cap, s->n + 1, sizeof *s->v)) {
         st = pg__nomem(err);
         goto done;
     }
     s->v[s->n] = *like;
     s->v[s->n].path = path.s;
+    s->v[s->n].object = object.s;
     s->v[s->n++].name = name.s;
-    path = name = (pg__str){0};
+    path = name = object = (pg__str){0};
 done:
     pg__str_fini(&path);
     pg__str_fini(&name);
+    pg__str_fini(&object);
     return st;
 }
 
@@ -130,10 +138,9 @@ static pg_status place_own(placing *p, const spot *at)
     return st;
 }
 
-/* Puts the n variables from first on one step deeper: path/step, and scope/word in names ("" = no
- * such step). */
-static pg_status place_below(placing *p, const spot *at, const pg__layer *layer, const char *step,
-                             const char *word, size_t first, size_t n);
+/* Puts the n variables from first on one step deeper. */
+static pg_status place_below(placing *p, const spot *at, const pg__layer *layer, inward step,
+                             size_t first, size_t n);
 
 static pg_status place_model(placing *p, const spot *at, const pg__model *m);
 
@@ -147,7 +154,7 @@ static pg_status place_recurrent(placing *p, const spot *at, const char *class_n
     pg__str word = {0};
     PG_TRY(pg__v3_snake(&word, class_name, err));
     PG_TRY(pg__str_puts(&word, "_cell", err));
-    PG_TRY(place_below(p, at, NULL, "cell", word.s, at->first, at->n));
+    PG_TRY(place_below(p, at, NULL, (inward){"cell", word.s, "cell"}, at->first, at->n));
 done:
     pg__str_fini(&word);
     return st;
@@ -175,9 +182,12 @@ static pg_status place_bidirectional(placing *p, const spot *at)
         return lack(p, "its two directions differ");
     const pg__var *v = p->leaf->vars.v + at->first;
     if (n)
-        PG_TRY(place_below(p, at, at->layer->inner, "forward_layer", v[0].sub, at->first, n));
+        PG_TRY(place_below(p, at, at->layer->inner,
+                           (inward){"forward_layer", v[0].sub, "forward_layer"}, at->first, n));
     if (n < at->n)
-        PG_TRY(place_below(p, at, &backward, "backward_layer", v[n].sub, at->first + n, at->n - n));
+        PG_TRY(place_below(p, at, &backward,
+                           (inward){"backward_layer", v[n].sub, "backward_layer"}, at->first + n,
+                           at->n - n));
 done:
     return st;
 }
@@ -187,7 +197,7 @@ static pg_status place_cells(placing *p, const spot *at)
 {
     pg_status st = PG_OK;
     pg_err *err = p->err;
-    pg__str step = {0}, word = {0}, snake = {0};
+    pg__str step = {0}, word = {0}, snake = {0}, object = {0};
     const pg__json *cell = pg__json_get(at->layer->config, "cell");
     const pg__json *list = pg__json_get(pg__json_get(cell, "config"), "cells");
     const size_t n_cells = list ? pg__json_len(list) : 1;
@@ -208,7 +218,7 @@ static pg_status place_cells(placing *p, const spot *at)
             const char *other = pg__json_get_str(pg__json_at(list, k), "class_name");
             before += other && strcmp(other, one.class_name) == 0;
         }
-        snake.n = step.n = word.n = 0;
+        snake.n = step.n = word.n = object.n = 0;
         PG_TRY(pg__v3_snake(&snake, one.class_name, err));
         PG_TRY(pg__str_puts(&step, list ? "cell/cells/" : "cell", err));
         PG_TRY(pg__str_printf(&word, err, "%s%s", list ? "stacked_rnn_cells/" : "",
@@ -217,10 +227,13 @@ static pg_status place_cells(placing *p, const spot *at)
             PG_TRY(pg__str_puts(&step, snake.s, err));
         if (list && before)
             PG_TRY(pg__str_printf(&step, err, "_%zu", before));
-        PG_TRY(place_below(p, at, NULL, step.s, word.s, first, n));
+        PG_TRY(list ? pg__str_printf(&object, err, "cell/cells/%zu", i)
+                    : pg__str_puts(&object, "cell", err));
+        PG_TRY(place_below(p, at, NULL, (inward){step.s, word.s, object.s}, first, n));
         first += n;
     }
 done:
+    pg__str_fini(&object);
     pg__str_fini(&step);
     pg__str_fini(&word);
     pg__str_fini(&snake);
@@ -243,7 +256,7 @@ static pg_status place_attention(placing *p, const spot *at, int public)
             end++;
         while (k < 3 && strcmp(steps[k][0], sub) != 0)
             k++;
-        st = place_below(p, at, NULL, steps[k][1] + public, sub, i, end - i);
+        st = place_below(p, at, NULL, (inward){steps[k][1] + public, sub, steps[k][1]}, i, end - i);
     }
     return st;
 }
@@ -254,8 +267,9 @@ static pg_status place_spectral(placing *p, const spot *at)
     pg_status st = PG_OK;
     pg__str path = {0};
     const size_t before = p->s->n;
-    const spot own = {at->layer, at->path, at->scope, at->first + at->n - 1, 1};
-    PG_TRY(place_below(p, at, at->layer->inner, "layer", "", at->first, at->n - 1));
+    const spot own = {at->layer, at->path, at->scope, at->object, at->first + at->n - 1, 1};
+    PG_TRY(place_below(p, at, at->layer->inner, (inward){"layer", "", "layer"}, at->first,
+                       at->n - 1));
     for (size_t i = before; i < p->s->n; i++)
         if (strcmp(p->s->v[i].kind, "kernel") == 0 || strcmp(p->s->v[i].kind, "embeddings") == 0) {
             PG_TRY(pg__str_printf(&path, p->err, "%s/vars/0", at->path));
@@ -294,23 +308,26 @@ static pg_status place(placing *p, const spot *at)
     if (strcmp(class_name, "TimeDistributed") == 0 && at->layer->inner)
         return at->layer->inner->model
                    ? place_model(p, at, at->layer->inner->model)
-                   : place_below(p, at, at->layer->inner, "layer", "", at->first, at->n);
+                   : place_below(p, at, at->layer->inner, (inward){"layer", "", "layer"}, at->first,
+                                 at->n);
     return place_own(p, at);
 }
 
-static pg_status place_below(placing *p, const spot *at, const pg__layer *layer, const char *step,
-                             const char *word, size_t first, size_t n)
+static pg_status place_below(placing *p, const spot *at, const pg__layer *layer, inward step,
+                             size_t first, size_t n)
 {
     pg_status st = PG_OK;
     pg_err *err = p->err;
-    pg__str path = {0}, scope = {0};
-    PG_TRY(pg__str_printf(&path, err, "%s/%s", at->path, step));
-    PG_TRY(pg__str_printf(&scope, err, "%s%s%s", at->scope, *word ? "/" : "", word));
-    const spot below = {layer, path.s, scope.s, first, n};
+    pg__str path = {0}, scope = {0}, object = {0};
+    PG_TRY(pg__str_printf(&path, err, "%s/%s", at->path, step.path));
+    PG_TRY(pg__str_printf(&scope, err, "%s%s%s", at->scope, *step.scope ? "/" : "", step.scope));
+    PG_TRY(pg__str_printf(&object, err, "%s/%s", at->object, step.object));
+    const spot below = {layer, path.s, scope.s, object.s, first, n};
     PG_TRY(place(p, &below));
 done:
     pg__str_fini(&path);
     pg__str_fini(&scope);
+    pg__str_fini(&object);
     return st;
 }
 
@@ -361,7 +378,7 @@ static pg_status add_group(pg__slots *s, const char *path, const pg__layer *l, p
     return PG_OK;
 }
 
-static pg_status place_leaf(placing *p, const char *path, const pg__layer *l)
+static pg_status place_leaf(placing *p, const char *path, const char *object, const pg__layer *l)
 {
     pg__slots *s = p->s;
     p->leaf = &s->leaves.v[p->i_leaf];
@@ -369,7 +386,7 @@ static pg_status place_leaf(placing *p, const char *path, const pg__layer *l)
     s->leaf_path[p->i_leaf] = pg__mem_strdup(path);
     if (!s->leaf_path[p->i_leaf])
         return pg__nomem(p->err);
-    const spot at = {l, path, l->name, 0, p->leaf->vars.n};
+    const spot at = {l, path, l->name, object, 0, p->leaf->vars.n};
     const pg_status st = p->leaf->vars.known ? place(p, &at) : PG_OK;
     s->first[++p->i_leaf] = s->n;
     return st;
@@ -381,28 +398,40 @@ static void counts_fini(counts *c)
     pg__mem_free(c->n);
 }
 
+/* What TensorFlow calls layer i of a model: a Sequential's layers are those without its input. */
+static pg_status object_step(pg__str *out, const char *object, const pg__model *m, size_t i,
+                             pg_err *err)
+{
+    size_t n = i;
+    for (size_t k = 0; m->sequential && k < i; k++)
+        n -= strcmp(m->layers[k].class_name, "InputLayer") == 0;
+    out->n = 0;
+    return pg__str_printf(out, err, "%s%slayer-%zu", object, *object ? "/" : "", n);
+}
+
 /* The layers of a model from variable *first on; its groups stand below path. */
 static pg_status place_layers(placing *p, const spot *at, const pg__model *m, const char *path,
-                              size_t *first)
+                              const char *object, size_t *first)
 {
     pg_status st = PG_OK;
     pg_err *err = p->err;
     counts seen = {0};
-    pg__str container = {0}, group = {0}, scope = {0};
+    pg__str container = {0}, group = {0}, scope = {0}, inner = {0};
     PG_TRY(pg__str_printf(&container, err, "%s/layers", path));
     for (size_t i = 0; i < m->n_layers; i++) {
         const pg__layer *l = &m->layers[i];
         size_t n = 0;
         PG_TRY(next_group(&group, &seen, container.s, l->class_name, err));
         PG_TRY(add_group(p->s, group.s, l, err));
+        PG_TRY(object_step(&inner, object, m, i, err));
         if (l->model) {
-            PG_TRY(place_layers(p, at, l->model, group.s, first));
+            PG_TRY(place_layers(p, at, l->model, group.s, inner.s, first));
             continue;
         }
         PG_TRY(count_vars(&n, l, p->file_dialect, err));
         scope.n = 0;
         PG_TRY(pg__str_printf(&scope, err, "%s/%s", at->scope, l->name));
-        const spot below = {l, group.s, scope.s, *first, n};
+        const spot below = {l, group.s, scope.s, inner.s, *first, n};
         PG_TRY(place(p, &below));
         *first += n;
     }
@@ -411,6 +440,7 @@ done:
     pg__str_fini(&container);
     pg__str_fini(&group);
     pg__str_fini(&scope);
+    pg__str_fini(&inner);
     return st;
 }
 
@@ -418,11 +448,14 @@ done:
 static pg_status place_model(placing *p, const spot *at, const pg__model *m)
 {
     size_t first = at->first;
-    pg__str path = {0};
+    pg__str path = {0}, object = {0};
     pg_status st = pg__str_printf(&path, p->err, "%s/layer", at->path);
     if (st == PG_OK)
-        st = place_layers(p, at, m, path.s, &first);
+        st = pg__str_printf(&object, p->err, "%s/layer", at->object);
+    if (st == PG_OK)
+        st = place_layers(p, at, m, path.s, object.s, &first);
     pg__str_fini(&path);
+    pg__str_fini(&object);
     return st;
 }
 
@@ -430,7 +463,7 @@ typedef struct level {
     const pg__model *m;
     size_t next;
     counts seen;
-    pg__str container;
+    pg__str container, object;
 } level;
 
 static pg_status walk(placing *p, const pg__model *root)
@@ -439,34 +472,40 @@ static pg_status walk(placing *p, const pg__model *root)
     size_t depth = 1;
     pg_status st = PG_OK;
     pg_err *err = p->err;
-    pg__str path = {0};
+    pg__str path = {0}, object = {0};
     stack[0].m = root;
     PG_TRY(pg__str_puts(&stack[0].container, "layers", err));
+    PG_TRY(pg__str_puts(&stack[0].object, "", err));
     while (depth > 0) {
         level *at = &stack[depth - 1];
         if (at->next == at->m->n_layers) {
             counts_fini(&at->seen);
             pg__str_fini(&at->container);
+            pg__str_fini(&at->object);
             *at = (level){0};
             depth--;
             continue;
         }
+        PG_TRY(object_step(&object, at->object.s, at->m, at->next, err));
         const pg__layer *l = &at->m->layers[at->next++];
         PG_TRY(next_group(&path, &at->seen, at->container.s, l->class_name, err));
         PG_TRY(add_group(p->s, path.s, l, err));
         if (l->model) {
             stack[depth].m = l->model;
+            PG_TRY(pg__str_puts(&stack[depth].object, object.s, err));
             PG_TRY(pg__str_printf(&stack[depth++].container, err, "%s/layers", path.s));
         } else if (strcmp(l->class_name, "InputLayer") != 0) {
-            PG_TRY(place_leaf(p, path.s, l));
+            PG_TRY(place_leaf(p, path.s, object.s, l));
         }
     }
 done:
     for (size_t i = 0; i < sizeof stack / sizeof *stack; i++) {
         counts_fini(&stack[i].seen);
         pg__str_fini(&stack[i].container);
+        pg__str_fini(&stack[i].object);
     }
     pg__str_fini(&path);
+    pg__str_fini(&object);
     return st;
 }
 
@@ -502,6 +541,7 @@ void pg__slots_fini(pg__slots *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         pg__mem_free(s->v[i].path);
+        pg__mem_free(s->v[i].object);
         pg__mem_free(s->v[i].copy);
         pg__mem_free(s->v[i].name);
     }

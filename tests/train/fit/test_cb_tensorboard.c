@@ -110,7 +110,7 @@ static const char *events_of(const char *folder)
     for (size_t at = 0; at < n;) {
         const uint64_t len = pg__le64(data + at);
         assert_true(len < n - at - 12);
-        const uint32_t crc = pg__crc32c(data + at + 12, (size_t)len);
+        const uint32_t crc = pg__crc32c(0, data + at + 12, (size_t)len);
         assert_int_equal(pg__le32(data + at + 12 + len), (crc >> 15 | crc << 17) + 0xa282ead8u);
         list_event(out, sizeof out, data + at + 12);
         at += (size_t)len + 16;

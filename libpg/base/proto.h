@@ -1,0 +1,40 @@
+/* proto.h - protocol buffers, read field by field (protobuf.dev, "Encoding"). Nothing is copied: a
+ * message is a range of bytes, and so are the messages in it.
+ *
+ *     pg__proto m = {bytes, n};
+ *     pg__field f;
+ *     while (pg__proto_next(&m, &f))
+ *         if (f.number == 1 && f.type == PG_PROTO_BYTES)
+ *             use(f.bytes, f.n);
+ *     if (m.bad)
+ *         the message is damaged
+ */
+#ifndef PG_BASE_PROTO_H
+#define PG_BASE_PROTO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pg__proto {
+    const unsigned char *p;
+    size_t n; /* bytes left */
+    int bad;
+} pg__proto;
+
+enum { PG_PROTO_VARINT = 0, PG_PROTO_I64 = 1, PG_PROTO_BYTES = 2, PG_PROTO_I32 = 5 };
+
+typedef struct pg__field {
+    uint32_t number; /* 1 ... 2^29 - 1 */
+    int type;
+    uint64_t value; /* of all but PG_PROTO_BYTES */
+    const unsigned char *bytes;
+    size_t n;
+} pg__field;
+
+/* The next field: 1, or 0 at the end or at the first byte that makes no sense (m->bad). */
+int pg__proto_next(pg__proto *m, pg__field *f);
+
+/* A varint at *p, which moves behind it; 0 if it does not end before `end` or exceeds 64 bits. */
+int pg__varint(const unsigned char **p, const unsigned char *end, uint64_t *out);
+
+#endif

@@ -1,0 +1,152 @@
+/* tf.h - TensorFlow's checkpoints (TensorBundle: PREFIX.index, PREFIX.data-SSSSS-of-NNNNN), read
+ * without TensorFlow. tf_table.c reads the index, tf_bundle.c makes entries of it, tf_graph.c reads
+ * the object graph of Keras and tf.train.Checkpoint, and tf_names.c decides what each variable is
+ * called and whether it is the model's. FORMATS.md: "TensorFlow checkpoints". */
+#ifndef PG_FORMAT_TF_TF_H
+#define PG_FORMAT_TF_TF_H
+
+#include "base/str.h"
+#include "io/io.h"
+#include "store/tiles.h"
+
+/* ---- tf_table.c: keys and values of the index, a table of LevelDB ---- */
+
+typedef struct pg__tf_pair {
+    const char *key; /* n_key bytes and a NUL that is not counted */
+    const char *value;
+    size_t n_key, n_value;
+} pg__tf_pair;
+
+typedef struct pg__tf_table {
+    char *keys;     /* all of them */
+    char *blocks;   /* the file; values point into it */
+    pg__tf_pair *v; /* sorted by key */
+    size_t n, cap;
+} pg__tf_table;
+
+/* 1 if a file with these last 8 bytes is such a table. */
+int pg__tf_is_table(const unsigned char tail[8]);
+
+/* PG_E_FORMAT for what is damaged, PG_E_UNSUPPORTED for compressed blocks: TensorFlow writes none
+ * in an index. */
+pg_status pg__tf_table_read(pg__tf_table *out, pg__io *io, pg_err *err);
+void pg__tf_table_fini(pg__tf_table *t);
+const pg__tf_pair *pg__tf_table_find(const pg__tf_table *t, const char *key, size_t n);
+
+/* ---- tf_paths.c ---- */
+
+/* The index of the checkpoint in a folder: of a SavedModel, or that which the file "checkpoint"
+ * names, or the only one. *out stays NULL if there is none; PG_E_AMBIGUOUS if there are several;
+ * PG_E_FORMAT. */
+pg_status pg__tf_in_folder(char **out, const char *folder, pg_err *err);
+
+/* The index of the checkpoint to which a path belongs that is not an index itself: a prefix, a data
+ * file, a file of a SavedModel, or the list of a folder. *out stays NULL if it is none of these. */
+pg_status pg__tf_of_path(char **out, const char *path, pg_err *err);
+
+/* ---- tf_bundle.c: tensors and where they lie ---- */
+
+/* tensorflow/core/framework/types.proto */
+enum { PG_TF_STRING = 7 };
+
+typedef struct pg__tf_entry {
+    const char *key; /* as in the index, into the table */
+    int type;        /* of TensorFlow */
+    int known;       /* `dtype` is its type; 0: a type that libpg has no name for */
+    int is_complex;  /* its last dimension, of extent 2, is the real and the imaginary part */
+    pg_dtype dtype;
+    uint32_t rank;
+    uint64_t dims[PG_MAX_RANK];
+    uint32_t shard;
+    uint64_t off, size; /* bytes in the shard */
+    uint32_t crc;       /* as stored */
+    /* A partitioned variable: its pieces, each of which has an entry of its own (piece.source); the
+     * numbers above that are about bytes mean nothing. Else there is one piece, itself. */
+    pg__tiled tiled;
+    int partial; /* its pieces do not cover it: one part's slot of TensorFlow 1 */
+    /* How far it has been read in order, and the checksum of that; `checked` once all was right. */
+    uint64_t next;
+    uint32_t sum;
+    int checked;
+} pg__tf_entry;
+
+typedef struct pg__tf_bundle {
+    pg__tf_table table;
+    pg__tf_entry *v; /* the named ones, in the order of their keys; then the pieces */
+    size_t n, n_all, cap;
+    pg__io **shards;
+    uint32_t n_shards;
+} pg__tf_bundle;
+
+/* Reads the index io and opens the shards beside it; path: of the index. One error names all
+ * missing shards. */
+pg_status pg__tf_bundle_open(pg__tf_bundle *out, pg__io *io, const char *path, pg_err *err);
+void pg__tf_bundle_fini(pg__tf_bundle *b);
+pg__tf_entry *pg__tf_find(const pg__tf_bundle *b, const char *key, size_t n);
+
+/* n bytes from byte off of an entry's own bytes. The checksum of the whole is compared before the
+ * last of them is returned. */
+pg_status pg__tf_read(pg__tf_bundle *b, size_t entry, uint64_t off, void *buf, size_t n,
+                      pg_err *err);
+/* The same for `piece` of an entry, as pg__tiles_read() wants it; ctx is the bundle. */
+pg_status pg__tf_fetch(void *ctx, const pg__tile *piece, uint64_t off, void *buf, size_t n,
+                       pg_err *err);
+/* The only element of an entry of strings, into fresh memory with a NUL after it. */
+pg_status pg__tf_string(char **out, size_t *n, pg__tf_bundle *b, const pg__tf_entry *e,
+                        pg_err *err);
+
+/* ---- tf_graph.c: TrackableObjectGraph (tensorflow/core/protobuf) ---- */
+
+typedef struct pg__tf_child {
+    uint32_t node;
+    const char *name; /* not terminated */
+    size_t n_name;
+} pg__tf_child;
+
+typedef struct pg__tf_node {
+    size_t first, n;  /* children */
+    const char *full; /* the variable's name ("dense/kernel"), or NULL: it has no value */
+    const char *key;
+    size_t n_full, n_key;
+    int is_slot; /* of an optimizer */
+} pg__tf_node;
+
+typedef struct pg__tf_graph {
+    pg__tf_node *nodes;
+    size_t n, cap;
+    pg__tf_child *children;
+    size_t n_children, cap_children;
+} pg__tf_graph;
+
+/* text must outlive *out. */
+pg_status pg__tf_graph_read(pg__tf_graph *out, const char *text, size_t n, pg_err *err);
+void pg__tf_graph_fini(pg__tf_graph *g);
+
+/* ---- tf_names.c ---- */
+
+typedef struct pg__tf_name {
+    size_t entry;   /* in the bundle */
+    char *name;     /* owned: what to call it, unique */
+    char *path;     /* owned: where the object graph has it, "layer_with_weights-0/kernel"; NULL:
+                       there is no graph */
+    int is_state;   /* an optimizer's, a metric's or a counter */
+    size_t order;
+} pg__tf_name;
+
+typedef struct pg__tf_names {
+    pg__tf_name *v; /* the model's in the order of its layers, then the others */
+    size_t n, cap;
+    pg__tf_graph graph; /* n == 0: there is none */
+    char *text;         /* of the graph; owned */
+    uint32_t root;      /* the node that is the model */
+} pg__tf_names;
+
+/* part: NULL: the model, and all else as state; "." is everything, "generator" what the root calls
+ * so, "optimizer" its state. PG_E_ARG: no such part. */
+pg_status pg__tf_names_of(pg__tf_names *out, pg__tf_bundle *b, const char *part, pg_err *err);
+void pg__tf_names_fini(pg__tf_names *l);
+
+/* The entry that a path from the model leads to, or PG_NONE. */
+size_t pg__tf_names_find(const pg__tf_names *l, const pg__tf_bundle *b, const char *path);
+
+#endif

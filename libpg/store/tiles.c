@@ -1,0 +1,250 @@
+/* tiles.c - see tiles.h.
+ *
+ * Both the window and a piece are row-major, so the rows of a piece that fall into the window are
+ * one stretch of its source, however the tensor was cut. Where the cut is along the first axis, a
+ * stretch goes straight to its place. */
+#include "store/tiles.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+
+/* ---- do they tile the tensor? ---- */
+
+static int by_start(const void *a, const void *b)
+{
+    const pg__tile *x = a, *y = b;
+    for (uint32_t k = 0; k < PG_MAX_RANK; k++)
+        if (x->start[k] != y->start[k])
+            return x->start[k] < y->start[k] ? -1 : 1;
+    return 0;
+}
+
+static uint64_t volume(const uint64_t *dims, uint32_t rank)
+{
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < rank; k++)
+        n *= dims[k]; /* of a part of a tensor whose size has been checked */
+    return n;
+}
+
+/* "[0:4, 0:9]" */
+typedef struct box_text {
+    char s[160];
+} box_text;
+
+static box_text show(const pg__tiled *t, const pg__tile *p)
+{
+    box_text b = {"["};
+    size_t n = 1;
+    for (uint32_t k = 0; k < t->rank && n < sizeof b.s - 48; k++)
+        n += (size_t)snprintf(b.s + n, sizeof b.s - n, "%s%" PRIu64 ":%" PRIu64, k ? ", " : "",
+                              p->start[k], p->start[k] + p->size[k]);
+    b.s[n] = ']';
+    return b;
+}
+
+static int is_inside(const pg__tiled *t, const pg__tile *p)
+{
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (p->start[k] > t->dims[k] || p->size[k] > t->dims[k] - p->start[k])
+            return 0;
+    return 1;
+}
+
+static int overlap(const pg__tiled *t, const pg__tile *a, const pg__tile *b)
+{
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (a->start[k] >= b->start[k] + b->size[k] || b->start[k] >= a->start[k] + a->size[k])
+            return 0;
+    return 1;
+}
+
+pg_status pg__tiles_check(pg__tiled *t, pg_err *err)
+{
+    uint64_t covered = 0;
+    size_t kept = 0;
+    const uint64_t all = volume(t->dims, t->rank);
+    for (size_t i = 0; i < t->n; i++) {
+        if (!is_inside(t, &t->v[i]))
+            return pg_fail(err, PG_E_FORMAT, "%s: piece %s lies outside of the tensor",
+                           PG_SHOW(t->name), show(t, &t->v[i]).s);
+        if (volume(t->v[i].size, t->rank))
+            t->v[kept++] = t->v[i];
+    }
+    t->n = kept;
+    if (kept)
+        qsort(t->v, kept, sizeof *t->v, by_start);
+    for (size_t i = 0; i < kept; i++) {
+        const pg__tile *p = &t->v[i];
+        for (size_t k = i + 1;
+             k < kept && (t->rank == 0 || t->v[k].start[0] < p->start[0] + p->size[0]); k++)
+            if (overlap(t, p, &t->v[k]))
+                return pg_fail(err, PG_E_FORMAT, "%s: pieces %s and %s overlap", PG_SHOW(t->name),
+                               show(t, p).s, show(t, &t->v[k]).s);
+        covered += volume(p->size, t->rank);
+    }
+    if (covered != all)
+        return pg_fail(err, PG_E_FORMAT, "%s: its pieces hold %s of its %s elements",
+                       PG_SHOW(t->name), PG_NUM(covered), PG_NUM(all));
+    return PG_OK;
+}
+
+const pg__tile *pg__tiles_whole(const pg__tiled *t)
+{
+    return t->n == 1 ? t->v : NULL;
+}
+
+/* ---- reading ---- */
+
+void pg__window_fini(pg__window *w)
+{
+    pg__mem_free(w->rows);
+    pg__mem_free(w->part);
+    *w = (pg__window){0};
+}
+
+static pg_status reserve(unsigned char **buf, size_t *cap, size_t n, pg_err *err)
+{
+    if (n <= *cap)
+        return PG_OK;
+    pg__mem_free(*buf);
+    *cap = 0;
+    *buf = pg__mem_bare(n);
+    if (!*buf)
+        return pg__nomem(err);
+    *cap = n;
+    return PG_OK;
+}
+
+/* What one read of a piece brings: its elements first ... first + n, and where in the tensor the
+ * runs of it lie. A run is what both have in one stretch. */
+typedef struct stretch {
+    const pg__tiled *t;
+    const pg__tile *p;
+    uint64_t run;                 /* elements of a run */
+    uint32_t axes;                /* that count runs: the first of all axes */
+    uint64_t n_runs;              /* of the piece */
+    uint64_t stride[PG_MAX_RANK]; /* elements of the tensor */
+} stretch;
+
+static stretch stretch_of(const pg__tiled *t, const pg__tile *p)
+{
+    stretch s = {.t = t, .p = p, .run = 1, .axes = t->rank, .n_runs = 1};
+    uint64_t stride = 1;
+    for (uint32_t k = t->rank; k-- > 0; stride *= t->dims[k])
+        s.stride[k] = stride;
+    while (s.axes > 0) {
+        s.axes--;
+        s.run *= p->size[s.axes];
+        if (p->size[s.axes] != t->dims[s.axes])
+            break;
+    }
+    for (uint32_t k = 0; k < s.axes; k++)
+        s.n_runs *= p->size[k];
+    return s;
+}
+
+/* The element of the tensor with which a run begins. */
+static uint64_t run_at(const stretch *s, uint64_t i)
+{
+    uint64_t at = 0;
+    for (uint32_t k = s->axes; k-- > 0; i /= s->p->size[k])
+        at += (s->p->start[k] + i % s->p->size[k]) * s->stride[k];
+    for (uint32_t k = s->axes; k < s->t->rank; k++)
+        at += s->p->start[k] * s->stride[k];
+    return at;
+}
+
+/* The first run that ends behind an element of the tensor: runs are in the tensor's order. */
+static uint64_t first_run(const stretch *s, uint64_t element)
+{
+    uint64_t lo = 0, hi = s->n_runs;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (run_at(s, mid) + s->run > element)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* The elements of a piece that lie in from ... to of the tensor, to their places in rows, which
+ * begin with `from`. */
+static pg_status add_piece(pg__window *w, const pg__tiled *t, const pg__tile *p, uint64_t from,
+                           uint64_t to, pg__tile_fetch fetch, void *ctx, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const stretch s = stretch_of(t, p);
+    const uint64_t first = first_run(&s, from), end = first_run(&s, to);
+    const uint64_t last = end < s.n_runs && run_at(&s, end) < to ? end + 1 : end;
+    if (first >= last)
+        return PG_OK;
+    /* The first and the last run may be cut. */
+    const uint64_t head = run_at(&s, first), tail = run_at(&s, last - 1);
+    const uint64_t skip = head < from ? from - head : 0;
+    const uint64_t over = tail + s.run > to ? tail + s.run - to : 0;
+    const uint64_t begin = first * s.run + skip;
+    const size_t n = (size_t)((last - first) * s.run - skip - over) * t->elem;
+    if (last - first == 1)
+        return fetch(ctx, p, begin * t->elem, w->rows + (head + skip - from) * t->elem, n, err);
+    PG_TRY(reserve(&w->part, &w->cap_part, n, err));
+    PG_TRY(fetch(ctx, p, begin * t->elem, w->part, n, err));
+    const unsigned char *at = w->part;
+    for (uint64_t i = first; i < last; i++) {
+        const uint64_t run = run_at(&s, i), lo = run < from ? from : run;
+        const uint64_t hi = run + s.run > to ? to : run + s.run;
+        const size_t len = (size_t)(hi - lo) * t->elem;
+        memcpy(w->rows + (lo - from) * t->elem, at, len);
+        at += len;
+    }
+done:
+    return st;
+}
+
+/* The window that begins with the element that holds byte off. */
+static pg_status fill(pg__window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+                      uint64_t off, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t all = volume(t->dims, t->rank), from = off / t->elem;
+    const uint64_t most = PG_TILES_WINDOW / t->elem;
+    const uint64_t to = all - from > most ? from + most : all;
+    w->tensor = NULL;
+    PG_TRY(reserve(&w->rows, &w->cap, (size_t)(to - from) * t->elem, err));
+    for (size_t i = 0; i < t->n; i++)
+        PG_TRY(add_piece(w, t, &t->v[i], from, to, fetch, ctx, err));
+    w->tensor = t;
+    w->off = from * t->elem;
+    w->n = (size_t)(to - from) * t->elem;
+done:
+    return st;
+}
+
+pg_status pg__tiles_read(pg__window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+                          uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    unsigned char *to = buf;
+    if (pg__tiles_whole(t))
+        return fetch(ctx, t->v, off, buf, n, err);
+    while (n) {
+        if (w->tensor != t || off < w->off || off >= w->off + w->n) {
+            const pg_status st = fill(w, t, fetch, ctx, off, err);
+            if (st != PG_OK)
+                return st;
+        }
+        const size_t skip = (size_t)(off - w->off), have = w->n - skip < n ? w->n - skip : n;
+        memcpy(to, w->rows + skip, have);
+        to += have;
+        off += have;
+        n -= have;
+    }
+    return PG_OK;
+}

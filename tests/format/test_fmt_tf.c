@@ -1,0 +1,277 @@
+#include "pg_test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/le.h"
+#include "format/format.h"
+#include "format/tf/tf.h"
+
+/* Checkpoints that TensorFlow 2.15 wrote, with what tf.train.load_checkpoint() reads from them. */
+static const char *const checkpoints[][2] = {
+    {"tf-dtypes", "d"},
+    {"tf-many-keys", "n"},
+    {"tf-mirrored", "ckpt-1"},
+    {"tf-save-weights", "w"},
+    {"tf-save-weights-adam", "ck.tf"},
+    {"tf-save-weights-legacy-slots", "w"},
+    {"tf-savedmodel", "sm/variables/variables"},
+    {"tf-sharded-variable", "ps"},
+    {"tf-subclassed", "w"},
+    {"tf1-saver-partitioned", "model.ckpt-2"},
+    {"tf1-saver-sharded", "m"},
+};
+#define N (sizeof checkpoints / sizeof *checkpoints)
+
+static const char *path_of(const char *folder, const char *name) /* name: "" for none */
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/modern/%s%s%s", pg_testdata, folder, *name ? "/" : "", name);
+    return path;
+}
+
+static pg_status open_bundle(pg__tf_bundle *b, const char *prefix, pg_err *err)
+{
+    char index[600];
+    pg__io *io = NULL;
+    snprintf(index, sizeof index, "%s.index", prefix);
+    assert_ok(pg__io_open(&io, index, NULL));
+    const pg_status st = pg__tf_bundle_open(b, io, index, err);
+    pg__io_close(io);
+    return st;
+}
+
+/* The member of expected.npz for a key; '|' stands for '/'. */
+static size_t expected(const pg_store *npz, const char *key)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s", key);
+    for (char *p = name; *p; p++)
+        *p = *p == '/' ? '|' : *p;
+    for (size_t i = 0; i < pg_store_n_weights(npz); i++)
+        if (strcmp(pg_store_weight(npz, i)->name, name) == 0)
+            return i;
+    return PG_NONE;
+}
+
+static int compare_entry(pg__tf_bundle *b, const pg__tf_entry *e, pg_store *npz)
+{
+    static unsigned char got[1 << 16], want[1 << 16];
+    pg__window w = {0};
+    const size_t i = expected(npz, e->key);
+    if (i == PG_NONE)
+        return 0;
+    const pg_weight *x = pg_store_weight(npz, i);
+    assert_int_equal(x->rank, e->rank);
+    assert_memory_equal(x->dims, e->dims, sizeof x->dims);
+    assert_true(x->n_bytes <= sizeof got);
+    assert_ok(pg_store_read(npz, i, 0, want, (size_t)x->n_bytes, NULL));
+    assert_ok(pg__tiles_read(&w, &e->tiled, pg__tf_fetch, b, 0, got, (size_t)x->n_bytes, NULL));
+    assert_memory_equal(got, want, (size_t)x->n_bytes);
+    pg__window_fini(&w);
+    return 1;
+}
+
+static void every_tensor_has_the_bytes_that_tensorflow_reads(void **state)
+{
+    (void)state;
+    size_t n_equal = 0;
+    for (size_t i = 0; i < N; i++) {
+        pg__tf_bundle b = {0};
+        pg_store *npz = NULL;
+        size_t n = 0, n_complex = 0, n_known = 0;
+        /* NumPy has no complex numbers that libpg reads. */
+        if (strcmp(checkpoints[i][0], "tf-dtypes") == 0)
+            continue;
+        assert_ok(pg_store_open(&npz, path_of(checkpoints[i][0], "expected.npz"), NULL, NULL));
+        assert_ok(open_bundle(&b, path_of(checkpoints[i][0], checkpoints[i][1]), NULL));
+        for (size_t k = 0; k < b.n; k++) {
+            const pg__tf_entry *e = &b.v[k];
+            n_known += e->known && !e->partial;
+            n_complex += !e->known && e->type != PG_TF_STRING;
+            n += e->known && !e->partial ? (size_t)compare_entry(&b, e, npz) : 0;
+        }
+        assert_int_equal(n, n_known);
+        assert_int_equal(n, pg_store_n_weights(npz));
+        assert_int_equal(n_complex, 0);
+        n_equal += n;
+        pg__tf_bundle_fini(&b);
+        pg_store_close(npz);
+    }
+    assert_true(n_equal > 400);
+}
+
+typedef struct temp {
+    char folder[64], prefix[80];
+} temp;
+
+/* A copy of a checkpoint, to be damaged. */
+static temp copy_of(const char *folder, const char *name, const char *shard)
+{
+    temp t = {.folder = "/tmp/pg-test-tf-XXXXXX"};
+    char from[600], to[160];
+    assert_non_null(mkdtemp(t.folder));
+    snprintf(t.prefix, sizeof t.prefix, "%s/p", t.folder);
+    for (int i = 0; i < 2; i++) {
+        unsigned char buf[8192];
+        snprintf(from, sizeof from, "%s%s", path_of(folder, name), i ? shard : ".index");
+        snprintf(to, sizeof to, "%s%s", t.prefix, i ? shard : ".index");
+        FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+        assert_non_null(in);
+        assert_non_null(out);
+        for (size_t n; (n = fread(buf, 1, sizeof buf, in)) > 0;)
+            assert_int_equal(fwrite(buf, 1, n, out), n);
+        fclose(in);
+        assert_int_equal(fclose(out), 0);
+    }
+    return t;
+}
+
+static void remove_copy(const temp *t, const char *shard)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s.index", t->prefix);
+    unlink(path);
+    snprintf(path, sizeof path, "%s%s", t->prefix, shard);
+    unlink(path);
+    assert_int_equal(rmdir(t->folder), 0);
+}
+
+/* Reads every tensor of a store. */
+static pg_status read_all(const char *path, pg_err *err)
+{
+    static unsigned char buf[1 << 16];
+    pg_store *s = NULL;
+    pg_status st = pg_store_open(&s, path, &(pg_open_opts){.part = "."}, err);
+    for (size_t i = 0; st == PG_OK && i < pg_store_n_weights(s); i++)
+        st = pg_store_read(s, i, 0, buf, (size_t)pg_store_weight(s, i)->n_bytes, err);
+    pg_store_close(s);
+    return st;
+}
+
+static void put_byte(const char *path, long at, int xor)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    const int c = fgetc(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fputc(c ^ xor, f), c ^ xor);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void every_damaged_byte_is_noticed(void **state)
+{
+    (void)state;
+    static const char shard[] = ".data-00000-of-00001";
+    const temp t = copy_of("tf-sharded-variable", "ps", shard);
+    char index[160], data[160];
+    struct stat sb;
+    pg_err err = {0};
+    snprintf(index, sizeof index, "%s.index", t.prefix);
+    snprintf(data, sizeof data, "%s%s", t.prefix, shard);
+    assert_ok(read_all(t.prefix, NULL));
+    for (int file = 0; file < 2; file++) {
+        const char *path = file ? data : index;
+        assert_int_equal(stat(path, &sb), 0);
+        for (long at = 0; at < sb.st_size; at++) {
+            put_byte(path, at, 0x41);
+            const pg_status st = read_all(index, &err);
+            put_byte(path, at, 0x41);
+            if (st == PG_OK) /* padding of the footer */
+                assert_true(!file && at > sb.st_size - 48 && at < sb.st_size - 8);
+            else
+                assert_true(st == PG_E_FORMAT || st == PG_E_UNKNOWN || st == PG_E_UNSUPPORTED);
+        }
+    }
+    for (off_t n = sb.st_size; n-- > 0;) {
+        assert_int_equal(truncate(data, n), 0);
+        assert_fails(PG_E_FORMAT, read_all(index, &err), &err);
+    }
+    assert_non_null(strstr(err.msg, "data file p.data-00000-of-00001 is truncated"));
+    unlink(data);
+    assert_fails(PG_E_FORMAT, read_all(index, &err), &err);
+    assert_non_null(strstr(err.msg, "1 of its 1 data files is missing: p.data-00000-of-00001"));
+    remove_copy(&t, shard);
+}
+
+static void finds_the_index_by_every_name_that_people_use(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "tf-mirrored",
+        "tf-mirrored/",
+        "tf-mirrored/checkpoint",
+        "tf-mirrored/ckpt-1",
+        "tf-mirrored/ckpt-1.index",
+        "tf-mirrored/ckpt-1.data-00000-of-00001",
+    };
+    static const char *const saved_model[] = {"tf-savedmodel/sm", "tf-savedmodel/sm/saved_model.pb",
+                                              "tf-savedmodel/sm/variables",
+                                              "tf-savedmodel/sm/variables/variables"};
+    for (size_t i = 0; i < 10; i++) {
+        pg_store *s = NULL;
+        const char *name = i < 6 ? names[i] : saved_model[i - 6];
+        assert_ok(pg_store_open(&s, path_of(name, ""), NULL, NULL));
+        assert_string_equal(pg_store_format(s), "tensorflow");
+        assert_int_equal(pg_store_n_weights(s), 12);
+        assert_string_equal(pg_store_weight(s, 0)->name, "shared/kernel");
+        assert_true((pg_store_text(s, PG_TEXT_MODEL_CONFIG, NULL) != NULL) == (i >= 6));
+        pg_store_close(s);
+    }
+}
+
+static void tells_the_model_from_its_training(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        size_t n_weights, n_state;
+        const char *first, *last, *first_state;
+    } want[] = {
+        {"tf-save-weights/w", 13, 0, "conv2d/kernel", "dense_1/bias", NULL},
+        {"tf-save-weights-adam/ck.tf", 12, 22, "shared/kernel", "out/bias", "iteration"},
+        {"tf-save-weights-legacy-slots/w", 13, 27, "conv2d_1/kernel", "dense_3/bias", "Adam/iter"},
+        {"tf-subclassed/w", 8, 18, "sub/p/kernel", "scale", "iteration"},
+        {"tf-mirrored/ckpt-1", 12, 24, "shared/kernel", "out/bias", "iteration"},
+        {"tf-savedmodel/sm", 12, 24, "shared/kernel", "out/bias", "total"},
+        {"tf1-saver-partitioned/model.ckpt-2", 2, 11, "net/dense/bias", "net/dense/kernel",
+         "net/dense/kernel/t_0/Adam"},
+        {"tf1-saver-sharded/m", 4, 0, "part0/empty", "part1/w", NULL},
+        {"tf-sharded-variable/ps", 2, 0, "emb", "Variable", NULL},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        pg_store *s = NULL;
+        assert_ok(pg_store_open(&s, path_of(want[i].path, ""), NULL, NULL));
+        const size_t n = pg_store_n_weights(s);
+        assert_int_equal(n, want[i].n_weights);
+        assert_int_equal(pg_store_n_state(s), want[i].n_state);
+        assert_string_equal(pg_store_weight(s, 0)->name, want[i].first);
+        assert_string_equal(pg_store_weight(s, n - 1)->name, want[i].last);
+        if (want[i].first_state)
+            assert_string_equal(pg_store_state(s, 0)->name, want[i].first_state);
+        pg_store_close(s);
+    }
+}
+
+static void a_part_can_be_chosen(void **state)
+{
+    (void)state;
+    pg_store *s = NULL;
+    pg_err err = {0};
+    const char *path = path_of("tf-mirrored/ckpt-1", "");
+    assert_ok(pg_store_open(&s, path, &(pg_open_opts){.part = "optimizer"}, NULL));
+    assert_int_equal(pg_store_n_weights(s), 22);
+    pg_store_close(s);
+    assert_ok(pg_store_open(&s, path, &(pg_open_opts){.part = "model.layer-3"}, NULL));
+    assert_int_equal(pg_store_n_weights(s), 4);
+    pg_store_close(s);
+    assert_fails(PG_E_ARG, pg_store_open(&s, path, &(pg_open_opts){.part = "x"}, &err), &err);
+    assert_non_null(strstr(err.msg, "no part \"x\""));
+}
+
+PG_TEST_MAIN(cmocka_unit_test(every_tensor_has_the_bytes_that_tensorflow_reads),
+             cmocka_unit_test(every_damaged_byte_is_noticed),
+             cmocka_unit_test(finds_the_index_by_every_name_that_people_use),
+             cmocka_unit_test(tells_the_model_from_its_training),
+             cmocka_unit_test(a_part_can_be_chosen))
