@@ -38,7 +38,7 @@ static int n_typed;
 static const cli_opt parts[] = {
     CLI_HEADING("Reading"),
     {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
-     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . for all)"},
+     "take this part of a checkpoint (model_ema, nets.generator, optimizer; . for all)"},
     {0},
 };
 

@@ -14,6 +14,7 @@ static const cli_example examples[] = {
     {"pgjoin out/ back.h5", "restore the file that was split"},
     {"pgjoin model.safetensors.index.json all.safetensors", "shards of Hugging Face"},
     {"pgjoin model.weights.json all.weights.h5", "shards of Keras 3"},
+    {"pgjoin checkpoint/ model.safetensors", "what the ranks of a job left: DCP, ZeRO, TensorFlow"},
     {"pgjoin --only 'conv*' out/ part.h5", "some layers (load with by_name=True)"},
     {0},
 };
@@ -22,6 +23,9 @@ static const char *const about[] = {
     "IN is the folder, its manifest.json or index, or one shard. pgjoin looks at all shards\n"
     "before it begins OUT, and lists every missing or damaged one. It compares checksums while\n"
     "copying; OUT appears only if all are right.",
+    "IN may also be a checkpoint of parallel training: a folder of torch.distributed.checkpoint\n"
+    "or DeepSpeed's ZeRO, a prefix or SavedModel of TensorFlow, msgpack of Flax. Its model becomes\n"
+    "safetensors, with the names of the bare module (man pg-formats).",
     "Shards of every format become the file that was split. If OUT ends with .safetensors (for\n"
     "safetensors shards) or .weights.h5 (for shards of a .keras archive), it gets the weights\n"
     "alone.",
@@ -37,7 +41,7 @@ static const cli_tool tool = {
     .examples = examples,
     .about = about,
     .opts = options,
-    .groups = CLI_WRITES,
+    .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };

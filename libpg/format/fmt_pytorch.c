@@ -43,7 +43,7 @@ static int probe(const uint8_t *head, size_t n)
            pg__pt_is_stream(head, n) || is_tar_name(head, n);
 }
 
-static void source_fini(pg__pt_source *f)
+void pg__pt_source_fini(pg__pt_source *f)
 {
     pg__zip_close(f->zip);
     pg__mem_free(f->text);
@@ -142,7 +142,7 @@ done:
     return st;
 }
 
-static pg_status open_zip(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err)
+pg_status pg__pt_read_zip(pg__pt_source *f, pg_err *err)
 {
     size_t member = 0;
     pg_status st = PG_OK;
@@ -151,10 +151,20 @@ static pg_status open_zip(pg_store **out, pg__pt_source *f, const pg_open_opts *
     PG_TRY(check_byte_order(f, err));
     PG_TRY(pg__zip_load(f->zip, member, PG_LIMIT_PICKLE_BYTES, &f->text, &f->n_text, err));
     PG_TRY(pg__pickle_read(&f->pickle, f->text, f->n_text, pg__pt_globals, NULL, NULL, err));
-    PG_TRY(pg__pt_read_tree(f, opts, err));
-    PG_TRY(pg__pt_make_store(out, f, "pytorch-zip", find_member, NULL, err));
 done:
     return st;
+}
+
+pg_status pg__pt_zip_store(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err)
+{
+    const pg_status st = pg__pt_read_tree(f, opts, err);
+    return st == PG_OK ? pg__pt_make_store(out, f, "pytorch-zip", find_member, NULL, err) : st;
+}
+
+static pg_status open_zip(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err)
+{
+    const pg_status st = pg__pt_read_zip(f, err);
+    return st == PG_OK ? pg__pt_zip_store(out, f, opts, err) : st;
 }
 
 /* ---- a pickle alone ---- */
@@ -223,7 +233,7 @@ static pg_status open_pytorch(pg_store **out, pg__io *io, const char *path,
         st = open_pickle(out, &f, opts, err);
     else
         st = open_zip(out, &f, opts, err);
-    source_fini(&f);
+    pg__pt_source_fini(&f);
     return st;
 }
 

@@ -20,7 +20,7 @@ typedef struct checkpoint {
     pg__tf_names names;
     size_t *entry;  /* by tensor of the store */
     size_t *tensor; /* by entry: of the store, or PG_NONE */
-    pg__window window;
+    pg__tile_window window;
 } checkpoint;
 
 static int is_index(const uint8_t tail[8])
@@ -33,7 +33,7 @@ static int is_index(const uint8_t tail[8])
 static void close_data(void *ctx)
 {
     checkpoint *c = ctx;
-    pg__window_fini(&c->window);
+    pg__tile_window_fini(&c->window);
     pg__tf_bundle_fini(&c->b);
     pg__tf_names_fini(&c->names);
     pg__mem_free(c->entry);
@@ -270,4 +270,5 @@ const pg__format pg__fmt_tf = {
     .open = open_checkpoint,
     .suffixes = ".index\0",
     .has_parts = 1,
+    .of_ranks = 1,
 };

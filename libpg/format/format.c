@@ -3,14 +3,17 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "format/dcp.h"
 #include "format/identify.h"
 #include "format/kinds.h"
 #include "format/manifest.h"
 #include "format/tf/tf.h"
+#include "format/zero.h"
 
 #define PG_FORMAT(name) &pg__fmt_##name,
 static const pg__format *const formats[] = {
@@ -119,7 +122,7 @@ done:
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
 {
     static const char *const names[] = {PG_MANIFEST, "model.safetensors.index.json",
-                                        "model.weights.json", "model.safetensors"};
+                                        "model.weights.json", "model.safetensors", ".metadata"};
     pg_status st = PG_OK;
     pg__str path = {0};
     const size_t n = strlen(folder);
@@ -129,7 +132,8 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
                               names[i]));
         st = pg__io_open(&io, path.s, err);
-        const int foreign = st == PG_OK && i == 0 && pg__manifest_is_foreign(io);
+        const int foreign = st == PG_OK && ((i == 0 && pg__manifest_is_foreign(io)) ||
+                                            (names[i][0] == '.' && !pg__dcp_is_metadata(io)));
         pg__io_close(io);
         if (foreign)
             continue;
@@ -141,7 +145,9 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         if (st != PG_E_IO || (err && err->sys != ENOENT))
             goto done;
     }
-    PG_TRY(pg__tf_in_folder(out, folder, err));
+    PG_TRY(pg__zero_in_folder(out, folder, err));
+    if (!*out)
+        PG_TRY(pg__tf_in_folder(out, folder, err));
     if (*out)
         goto done;
     st = pg__kind_of_folder(folder, err);
@@ -156,19 +162,37 @@ done:
     return st;
 }
 
+pg_status pg__index_of(char **out, const char *path, pg_err *err)
+{
+    struct stat sb;
+    pg_status st = PG_OK;
+    pg__str dcp = {0};
+    *out = NULL;
+    PG_TRY(pg__tf_of_path(out, path, err));
+    if (!*out)
+        PG_TRY(pg__zero_of_path(out, path, err));
+    if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode)) {
+        st = pg__folder_index(out, path, err);
+    } else if (!*out && pg__ends_with(path, ".distcp")) {
+        PG_TRY(pg__str_printf(&dcp, err, "%.*s.metadata", (int)(pg__base_name(path) - path), path));
+        if (stat(dcp.s, &sb) == 0) {
+            *out = dcp.s;
+            dcp.s = NULL;
+        }
+    }
+done:
+    pg__str_fini(&dcp);
+    return st;
+}
+
 pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *opts, pg_err *err)
 {
     pg_err e = {0};
     pg__io *io = NULL;
     char *index = NULL;
-    pg_status st = pg__tf_of_path(&index, path, &e);
+    pg_status st = pg__index_of(&index, path, &e);
     if (st == PG_OK)
         st = pg__io_open(&io, index ? index : path, &e);
-    if (st == PG_E_IO && e.sys == EISDIR) {
-        st = pg__folder_index(&index, path, &e);
-        if (st == PG_OK)
-            st = pg__io_open(&io, index, &e);
-    }
     if (st == PG_OK)
         st = pg__format_open(out, NULL, io, index ? index : path, opts, &e);
     if (st != PG_OK && err)

@@ -47,6 +47,7 @@ typedef struct pg__format {
     /* File name suffixes of this format, "\0"-separated, for error messages. */
     const char *suffixes;
     int has_parts; /* pg_open_opts.part means something */
+    int of_ranks;  /* what several processes or devices wrote: pgjoin puts it together */
 } pg__format;
 
 #define PG_FORMAT(name) extern const pg__format pg__fmt_##name;
@@ -60,6 +61,10 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
 /* Path, fresh, of the manifest or index that makes a folder a split model. PG_E_IO with EISDIR if
  * there is none, PG_E_UNSUPPORTED if it is a checkpoint of another kind (kinds.h). */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err);
+
+/* Path, fresh, of the file to open for a path that is not one itself: a folder, the prefix of a
+ * checkpoint, or one of its parts. *out stays NULL if the path is the file. */
+pg_status pg__index_of(char **out, const char *path, pg_err *err);
 
 /* The format that made a store. */
 const pg__format *pg__format_of(const pg_store *s);

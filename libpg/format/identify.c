@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/kinds.h"
 #include "io/zip.h"
 
 #define HEAD_BYTES 4096u
@@ -302,7 +301,6 @@ pg_status pg__identify(pg__io *io, const char *path, pg_err *err)
         st = pg__fail_pickle("a Python pickle", err);
         goto done;
     }
-    PG_TRY(pg__kind_of_bytes(f.head, f.n, f.path, err));
     PG_TRY(by_graph(&f, err));
     if (is_onnx(&f))
         PG_FAIL(PG_E_UNKNOWN, "an ONNX model, which Keras does not load");

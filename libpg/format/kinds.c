@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "io/folder.h"
 
-enum { DCP, DCP_HF, ZERO, ZERO_TAG, ORBAX, ORBAX_STEP, FLAX, N_KINDS };
+enum { DCP_HF, ORBAX, ORBAX_STEP, N_KINDS };
 
 static const struct kind {
     const char *what;
@@ -20,27 +20,12 @@ static const struct kind {
     unsigned above;       /* folders between a part and the whole */
     const char *hint;     /* each %s: the path of the whole */
 } kinds[N_KINDS] = {
-    [DCP] = {"a torch DCP checkpoint (torch.distributed.checkpoint)",
-             {".metadata", "__*_*.distcp"},
-             {"*.distcp", ".metadata"},
-             0,
-             "python -m torch.distributed.checkpoint.format_utils dcp_to_torch %s OUT.pt"},
     [DCP_HF] = {"a torch DCP checkpoint in safetensors (tensors cut in pieces)",
                 {NULL},
                 {NULL},
                 0,
                 "in Python: torch.distributed.checkpoint._consolidate_hf_safetensors"
                 ".consolidate_safetensors_files(\"%s\", \"OUT\")"},
-    [ZERO] = {"a DeepSpeed checkpoint (ZeRO)",
-              {"zero_to_fp32.py"},
-              {NULL},
-              0,
-              "python %s/zero_to_fp32.py %s OUT"},
-    [ZERO_TAG] = {"a DeepSpeed checkpoint (ZeRO)",
-                  {"*mp_rank_*_model_states.pt", "*zero_pp_rank_*_optim_states.pt"},
-                  {"*zero_pp_rank_*_states.pt"},
-                  1,
-                  "python %s/zero_to_fp32.py %s OUT"},
     [ORBAX] = {"an Orbax checkpoint (JAX)",
                {"_METADATA"},
                {"_METADATA", "manifest.ocdbt"},
@@ -52,11 +37,6 @@ static const struct kind {
                     0,
                     "in Python, for each item of the step: "
                     "orbax.checkpoint.PyTreeCheckpointer().restore(\"%s/ITEM\")"},
-    [FLAX] = {"msgpack of Flax (JAX)",
-              {NULL},
-              {NULL},
-              0,
-              "in Python: flax.serialization.msgpack_restore(open(\"%s\", \"rb\").read())"},
 };
 
 /* ---- words ---- */
@@ -188,57 +168,6 @@ pg_status pg__kind_of_file(const char *path, pg_err *err)
             if (fnmatch(kinds[k].parts[i], base, FNM_PERIOD) == 0)
                 return name_part(k, path, err);
     return PG_OK;
-}
-
-/* Bytes of the head of a msgpack string, and of its text; 0 if there is no string. */
-static size_t msgpack_text(const unsigned char *p, size_t n, size_t *len)
-{
-    if (n && p[0] >= 0xA0 && p[0] <= 0xBF) {
-        *len = p[0] & 0x1F;
-        return 1;
-    }
-    if (n > 1 && p[0] == 0xD9) {
-        *len = p[1];
-        return 2;
-    }
-    return 0;
-}
-
-/* Follows maps of maps with text keys down to the first value: an array or number of Flax is an
- * extension of type 1, 2 or 3 (flax/serialization.py). Small values of other kinds may come
- * first. */
-static int is_flax(const unsigned char *p, size_t n)
-{
-    size_t at = 0, maps = 0;
-    while (at < n && maps < 64) {
-        size_t len = 0;
-        const unsigned char c = p[at];
-        const int map = (c >= 0x80 && c <= 0x8F) || c == 0xDE || c == 0xDF;
-        if (maps && (c >= 0xC7 && c <= 0xC9)) { /* ext 8, 16, 32: size, then type */
-            const size_t type = at + 1 + ((size_t)1 << (c - 0xC7));
-            return type < n && p[type] >= 1 && p[type] <= 3;
-        }
-        if (maps && (c <= 0x7F || c == 0xC0)) /* a counter, or nothing */
-            at++;
-        else if (!map)
-            return 0;
-        else
-            at += c == 0xDE ? 3 : c == 0xDF ? 5 : 1;
-        maps++;
-        const size_t head = at < n ? msgpack_text(p + at, n - at, &len) : 0;
-        if (!head || len > n - at - head)
-            return 0;
-        for (size_t i = 0; i < len; i++)
-            if (p[at + head + i] < 0x20)
-                return 0;
-        at += head + len;
-    }
-    return 0;
-}
-
-pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const char *path, pg_err *err)
-{
-    return is_flax(head, n) ? name_it(FLAX, "", path, err) : PG_OK;
 }
 
 pg_status pg__kind_of_shard(const char *path, pg_err *err)

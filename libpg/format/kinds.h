@@ -15,9 +15,6 @@ pg_status pg__kind_of_folder(const char *folder, pg_err *err);
  * tensors. */
 pg_status pg__kind_of_file(const char *path, pg_err *err);
 
-/* By the first n bytes: a file of Flax. */
-pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const char *path, pg_err *err);
-
 /* A shard that torch.distributed.checkpoint wrote as safetensors. */
 pg_status pg__kind_of_shard(const char *path, pg_err *err);
 

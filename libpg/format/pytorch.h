@@ -21,6 +21,7 @@ typedef struct pg__pt_storage {
     uint32_t n_key;
     size_t size; /* of an element; 1 for bytes without a type */
     uint64_t n;  /* elements */
+    int pairs;   /* of complex numbers: two elements are one */
     int inside;  /* the data is in the pickle */
     int latin1;  /* ... each byte as the character with that number, in UTF-8 */
 } pg__pt_storage;
@@ -28,6 +29,7 @@ typedef struct pg__pt_storage {
 typedef struct pg__pt_tensor {
     size_t name; /* where it begins in the tree's names */
     pg_dtype dtype;
+    int pairs; /* complex numbers; the last dimension is the real and the imaginary part */
     int big_endian;
     pg__strided view;
     pg__pt_storage storage;

@@ -29,6 +29,12 @@ pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format
 /* Finds that part in f->pickle. */
 pg_status pg__pt_read_tree(pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
 
+/* A ZIP of torch.save(): its pickle, for f->io; then the store of one part. f starts as {.io} and is
+ * released with pg__pt_source_fini(), which does not close f->io. */
+pg_status pg__pt_read_zip(pg__pt_source *f, pg_err *err);
+pg_status pg__pt_zip_store(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
+void pg__pt_source_fini(pg__pt_source *f);
+
 /* pytorch_stream.c: the format of torch before 1.6. */
 int pg__pt_is_stream(const uint8_t *head, size_t n);
 pg_status pg__pt_open_stream(pg_store **out, pg__pt_source *f, const pg_open_opts *opts,

@@ -225,6 +225,21 @@ done:
     return st;
 }
 
+/* Says which tensors have a dimension more than in PyTorch. */
+static pg_status note_pairs(pg__pt_tree *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0, first = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->list[i].pairs && n++ == 0)
+            first = i;
+    if (n)
+        st = pg__str_printf(&t->others, err, "%s%zu tensor%s of complex numbers, read as pairs (%s%s)",
+                            t->others.n ? ", " : "", n, n == 1 ? "" : "s",
+                            PG_SHOW(t->names.s + t->list[first].name), n > 1 ? ", ..." : "");
+    return st;
+}
+
 /* A file that is nothing but one state_dict has no parts to choose from. */
 static pg_status list_parts(pg_store *s, const pg__pt_parts *l, pg_err *err)
 {
@@ -266,6 +281,7 @@ pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format
         PG_TRY(pg__store_add_weight(s, &d, err));
     }
     PG_TRY(check_total(f, s, err));
+    PG_TRY(note_pairs(&f->tree, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, strlen(METADATA), err));
     if (f->tree.others.n)
         PG_TRY(pg__store_set_others(s, f->tree.others.s, err));

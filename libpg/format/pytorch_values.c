@@ -7,6 +7,7 @@
 #include "base/try.h"
 
 #define FOREIGN 0xFF /* a type that libpg has no name for */
+#define PAIRS   0x80 /* complex numbers: two of this type */
 
 #define STORAGE(name, dtype)                                     \
     {                                                            \
@@ -35,8 +36,8 @@ const pg__pk_global pg__pt_globals[] = {
     STORAGE("Long", PG_I64),
     STORAGE("Byte", PG_U8),
     STORAGE("Bool", PG_BOOL),
-    STORAGE("ComplexFloat", FOREIGN),
-    STORAGE("ComplexDouble", FOREIGN),
+    STORAGE("ComplexFloat", PAIRS | PG_F32),
+    STORAGE("ComplexDouble", PAIRS | PG_F64),
     {"torch", "UntypedStorage", 0, PG_PT_UNTYPED},
     {"torch.storage", "UntypedStorage", 0, PG_PT_UNTYPED},
     DTYPE("float16", PG_F16),
@@ -52,9 +53,9 @@ const pg__pk_global pg__pt_globals[] = {
     DTYPE("uint32", PG_U32),
     DTYPE("uint64", PG_U64),
     DTYPE("bool", PG_BOOL),
-    DTYPE("complex32", FOREIGN),
-    DTYPE("complex64", FOREIGN),
-    DTYPE("complex128", FOREIGN),
+    DTYPE("complex32", PAIRS | PG_F16),
+    DTYPE("complex64", PAIRS | PG_F32),
+    DTYPE("complex128", PAIRS | PG_F64),
     DTYPE("float8_e4m3fn", FOREIGN),
     DTYPE("float8_e4m3fnuz", FOREIGN),
     DTYPE("float8_e5m2", FOREIGN),
@@ -122,13 +123,14 @@ int pg__pt_is_trained(const pg__pickle *p, const pg__pk_value *v)
            item(p, args, 4)->u.i;
 }
 
-static pg_status set_type(pg_dtype *dtype, const pg__pickle *p, const pg__pk_value *global,
-                          pg_err *err)
+static pg_status set_type(pg_dtype *dtype, int *pairs, const pg__pickle *p,
+                          const pg__pk_value *global, pg_err *err)
 {
     const pg__pk_global *g = &p->globals[global->u.i];
     if (g->use >> 8 == FOREIGN)
         return pg_fail(err, PG_E_UNSUPPORTED, "type %s.%s is not supported", g->module, g->name);
-    *dtype = (pg_dtype)(g->use >> 8);
+    *pairs = (g->use >> 8 & PAIRS) != 0;
+    *dtype = (pg_dtype)(g->use >> 8 & ~PAIRS);
     return PG_OK;
 }
 
@@ -149,15 +151,19 @@ pg_status pg__pt_storage_of(pg__pt_storage *out, pg_dtype *dtype, const pg__pick
     if (id->n > 5 && item(p, id, 5)->kind != PG_PK_NONE)
         return pg_fail(err, PG_E_UNSUPPORTED, "its storage is a part of another one");
     pg_dtype t = PG_U8;
+    int pairs = 0;
     if (use == PG_PT_STORAGE) {
-        const pg_status st = set_type(&t, p, type, err);
+        const pg_status st = set_type(&t, &pairs, p, type, err);
         if (st != PG_OK)
             return st;
         if (dtype)
             *dtype = t;
     }
-    *out = (pg__pt_storage){
-        .key = key->u.text, .n_key = key->n, .size = pg_dtype_bytes(t), .n = (uint64_t)n->u.i};
+    *out = (pg__pt_storage){.key = key->u.text,
+                            .n_key = key->n,
+                            .size = pg_dtype_bytes(t),
+                            .n = (uint64_t)n->u.i << pairs,
+                            .pairs = pairs};
     return PG_OK;
 }
 
@@ -224,6 +230,20 @@ static pg_status check_metadata(const pg__pickle *p, const pg__pk_value *args, u
     return pg_fail(err, PG_E_UNSUPPORTED, "a view that is negated or conjugated when read");
 }
 
+/* Complex numbers become a last dimension: the real and the imaginary part. */
+static pg_status split_pairs(pg__pt_tensor *t, pg_err *err)
+{
+    pg__strided *v = &t->view;
+    if (v->rank == PG_MAX_RANK)
+        return pg_fail(err, PG_E_LIMIT, "complex numbers in %d dimensions", PG_MAX_RANK);
+    for (uint32_t k = 0; k < v->rank; k++)
+        v->strides[k] *= 2;
+    v->first *= 2;
+    v->dims[v->rank] = 2;
+    v->strides[v->rank++] = 1;
+    return PG_OK;
+}
+
 pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
                              pg_err *err)
 {
@@ -239,12 +259,13 @@ pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk
         PG_FAIL(PG_E_FORMAT, "its description is damaged");
     t->dtype = PG_BOOL;
     PG_TRY(pg__pt_storage_of(&t->storage, &t->dtype, p, item(p, args, 0), err));
+    t->pairs = t->storage.pairs;
     typed = (pg__pt_use(p, item(p, item(p, item(p, args, 0), 0), 1)) & 0xFF) == PG_PT_STORAGE;
     if (use == PG_PT_TENSOR_V3) {
         const pg__pk_value *type = item(p, args, 6);
         if (type->kind != PG_PK_GLOBAL || (pg__pt_use(p, type) & 0xFF) != PG_PT_DTYPE)
             PG_FAIL(PG_E_FORMAT, "its type is not a type");
-        PG_TRY(set_type(&t->dtype, p, type, err));
+        PG_TRY(set_type(&t->dtype, &t->pairs, p, type, err));
     } else if (!typed) {
         PG_FAIL(PG_E_FORMAT, "its storage has no type");
     }
@@ -258,6 +279,8 @@ pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk
     PG_TRY(read_numbers(t->view.strides, &n_strides, p, item(p, args, 3), err));
     if (n_strides != t->view.rank)
         PG_FAIL(PG_E_FORMAT, "%u sizes, but %u strides", t->view.rank, n_strides);
+    if (t->pairs)
+        PG_TRY(split_pairs(t, err));
     PG_TRY(pg__strided_check(&t->view, err));
 done:
     return st;

@@ -103,11 +103,11 @@ const pg__tile *pg__tiles_whole(const pg__tiled *t)
 
 /* ---- reading ---- */
 
-void pg__window_fini(pg__window *w)
+void pg__tile_window_fini(pg__tile_window *w)
 {
     pg__mem_free(w->rows);
     pg__mem_free(w->part);
-    *w = (pg__window){0};
+    *w = (pg__tile_window){0};
 }
 
 static pg_status reserve(unsigned char **buf, size_t *cap, size_t n, pg_err *err)
@@ -178,7 +178,7 @@ static uint64_t first_run(const stretch *s, uint64_t element)
 
 /* The elements of a piece that lie in from ... to of the tensor, to their places in rows, which
  * begin with `from`. */
-static pg_status add_piece(pg__window *w, const pg__tiled *t, const pg__tile *p, uint64_t from,
+static pg_status add_piece(pg__tile_window *w, const pg__tiled *t, const pg__tile *p, uint64_t from,
                            uint64_t to, pg__tile_fetch fetch, void *ctx, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -210,7 +210,7 @@ done:
 }
 
 /* The window that begins with the element that holds byte off. */
-static pg_status fill(pg__window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                       uint64_t off, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -228,7 +228,7 @@ done:
     return st;
 }
 
-pg_status pg__tiles_read(pg__window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+pg_status pg__tiles_read(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                           uint64_t off, void *buf, size_t n, pg_err *err)
 {
     unsigned char *to = buf;

@@ -32,19 +32,19 @@ typedef pg_status (*pg__tile_fetch)(void *ctx, const pg__tile *piece, uint64_t o
                                      size_t n, pg_err *err);
 
 /* What is kept between reads; starts as {0}. */
-typedef struct pg__window {
+typedef struct pg__tile_window {
     unsigned char *rows; /* bytes off ... off + n of `tensor` */
     const pg__tiled *tensor;
     uint64_t off;
     size_t n, cap;
     unsigned char *part; /* the rows of one piece */
     size_t cap_part;
-} pg__window;
+} pg__tile_window;
 
-void pg__window_fini(pg__window *w);
+void pg__tile_window_fini(pg__tile_window *w);
 
 /* n bytes of the row-major data of a checked tensor from byte off on, which it has. */
-pg_status pg__tiles_read(pg__window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+pg_status pg__tiles_read(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                           uint64_t off, void *buf, size_t n, pg_err *err);
 
 /* The only piece of a tensor that is stored in one stretch, or NULL. */

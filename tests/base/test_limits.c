@@ -11,6 +11,7 @@
 #include "base/pickle.h"
 #include "format/format.h"
 #include "format/h5_image.h"
+#include "format/tf/tf.h"
 #include "io/image.h"
 #include "io/zip.h"
 #include "train/callbacks.h"
@@ -197,6 +198,16 @@ static pg_status an_archive_of_a_long_directory(pg_err *err)
     return a_zip(1, PG_LIMIT_ZIP_DIR_BYTES + 1, err);
 }
 
+static pg_status a_long_index_of_tensorflow(pg_err *err)
+{
+    pg__io *io = NULL;
+    pg__tf_table t = {0};
+    assert_ok(pg__io_open(&io, sparse("w.index", "", 0, PG_LIMIT_TF_INDEX_BYTES + 1), NULL));
+    const pg_status st = pg__tf_table_read(&t, io, err);
+    pg__io_close(io);
+    return st;
+}
+
 /* ---- folders, data, runs ---- */
 
 static pg_status deep_folders_of_pictures(pg_err *err)
@@ -311,6 +322,8 @@ static const struct {
     {"PG_LIMIT_PICKLE_DEPTH", NULL, PG_E_LIMIT, "format/test_fmt_pytorch.c"},
     {"PG_LIMIT_ZIP_MEMBERS", an_archive_of_many_members, PG_E_LIMIT, NULL},
     {"PG_LIMIT_ZIP_DIR_BYTES", an_archive_of_a_long_directory, PG_E_LIMIT, NULL},
+    {"PG_LIMIT_TF_INDEX_BYTES", a_long_index_of_tensorflow, PG_E_LIMIT, NULL},
+    {"PG_LIMIT_TF_SHARDS", NULL, PG_E_LIMIT, "format/test_fmt_tf.c"},
     {"PG_LIMIT_FOLDERS", deep_folders_of_pictures, PG_E_LIMIT, NULL},
     {"PG_LIMIT_SHARD_DEPTH", NULL, PG_E_LIMIT, "wrap/shard/test_join.c"},
     {"PG_LIMIT_IMAGE_BYTES", a_large_picture, PG_E_LIMIT, NULL},

@@ -63,7 +63,8 @@ static void finds_checkpoints_at_any_depth(void **state)
     file("a/.git/m.h5", "x", 1);
     file("a/b/split/manifest.json", ours, strlen(ours));
     file("a/b/split/part.npz", "x", 1);
-    file("a/dcp/.metadata", "x", 1);
+    static const char metadata[] = "\x80\4ctorch.distributed.checkpoint.metadata";
+    file("a/dcp/.metadata", metadata, sizeof metadata - 1);
     file("a/dcp/__0_0.distcp", "x", 1);
     file("a/notes.txt", "x", 1);
     assert_int_equal(symlink("..", in("a/b/up")), 0);

@@ -413,6 +413,29 @@ static void reads_views_through_their_strides(void **state)
     pg_store_close(s);
 }
 
+static void complex_numbers_are_pairs(void **state)
+{
+    (void)state;
+    static const char pickle[] =
+        DICT(STR("\1", "w") TENSOR(STORAGE("ComplexFloatStorage") "K\3", "K\1K\2\x85K\1\x85"));
+    static const member m[] = {MEMBER("m/data.pkl", pickle), MEMBER("m/data/0", DATA), {0}};
+    static const float want[] = {2, 3, 4, 5};
+    float got[4];
+    pg_err err = {0};
+    pg_store *s = NULL;
+    if (open_archive(&s, m, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    const pg_weight *w = pg_store_weight(s, 0);
+    assert_int_equal(w->dtype, PG_F32);
+    assert_int_equal(w->rank, 2);
+    assert_int_equal(w->dims[0], 2);
+    assert_int_equal(w->dims[1], 2);
+    assert_ok(pg_store_read(s, 0, 0, got, sizeof got, NULL));
+    assert_memory_equal(got, want, sizeof want);
+    assert_string_equal(pg_store_others(s), "1 tensor of complex numbers, read as pairs (w)");
+    pg_store_close(s);
+}
+
 /* One tensor "w" whose description is wrong. */
 static void assert_tensor_refused(pg_status code, const char *pickle, size_t n, const char *say)
 {
@@ -446,8 +469,6 @@ static void refuses_tensors_that_do_not_add_up(void **state)
             "w: its data has 24 bytes, the pickle says 28");
     REFUSED(PG_E_FORMAT, TENSOR(STORAGE("DoubleStorage") "K\6", "K\0K\6\x85K\1\x85"),
             "w: its data has 24 bytes, the pickle says 48");
-    REFUSED(PG_E_UNSUPPORTED, TENSOR(STORAGE("ComplexFloatStorage") "K\3", "K\0K\3\x85K\1\x85"),
-            "w: type torch.ComplexFloatStorage is not supported");
     REFUSED(PG_E_LIMIT, TENSOR(FLOATS, "K\0J\0\0\0\x40J\0\0\0\x40\x86K\0K\0\x86"), "w: ");
     REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0))") STR("\1", "w") TENSOR(FLOATS, "K\0))"),
             "w: this key occurs twice");
@@ -823,6 +844,7 @@ PG_TEST_MAIN(cmocka_unit_test(reads_what_torch_wrote),
              cmocka_unit_test(names_the_tar_files_of_old),
              cmocka_unit_test(tells_archives_apart_by_their_members),
              cmocka_unit_test(reads_views_through_their_strides),
+             cmocka_unit_test(complex_numbers_are_pairs),
              cmocka_unit_test(refuses_tensors_that_do_not_add_up),
              cmocka_unit_test(refuses_the_other_byte_order),
              cmocka_unit_test(finds_the_model_in_a_checkpoint),

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/le.h"
+#include "base/limits.h"
 #include "format/format.h"
 #include "format/tf/tf.h"
 
@@ -57,7 +59,7 @@ static size_t expected(const pg_store *npz, const char *key)
 static int compare_entry(pg__tf_bundle *b, const pg__tf_entry *e, pg_store *npz)
 {
     static unsigned char got[1 << 16], want[1 << 16];
-    pg__window w = {0};
+    pg__tile_window w = {0};
     const size_t i = expected(npz, e->key);
     if (i == PG_NONE)
         return 0;
@@ -68,7 +70,7 @@ static int compare_entry(pg__tf_bundle *b, const pg__tf_entry *e, pg_store *npz)
     assert_ok(pg_store_read(npz, i, 0, want, (size_t)x->n_bytes, NULL));
     assert_ok(pg__tiles_read(&w, &e->tiled, pg__tf_fetch, b, 0, got, (size_t)x->n_bytes, NULL));
     assert_memory_equal(got, want, (size_t)x->n_bytes);
-    pg__window_fini(&w);
+    pg__tile_window_fini(&w);
     return 1;
 }
 
@@ -195,6 +197,73 @@ static void every_damaged_byte_is_noticed(void **state)
     remove_copy(&t, shard);
 }
 
+/* An index of one entry without a name, the header: PREFIX.index of these bytes. */
+typedef struct made {
+    unsigned char s[256];
+    size_t n;
+} made;
+
+/* Appends a block of one entry (none: NULL); returns its handle. */
+static void put_block(made *m, const char *value, size_t n_value, unsigned char handle[2])
+{
+    const size_t first = m->n;
+    if (value) {
+        m->s[m->n++] = 0; /* shared */
+        m->s[m->n++] = 0; /* of its own */
+        m->s[m->n++] = (unsigned char)n_value;
+        memcpy(m->s + m->n, value, n_value);
+        m->n += n_value;
+    }
+    memset(m->s + m->n, 0, 4); /* one restart, at 0 */
+    pg__put_le(m->s + m->n + 4, 1, 4);
+    m->n += 8;
+    handle[0] = (unsigned char)first;
+    handle[1] = (unsigned char)(m->n - first);
+    m->s[m->n++] = 0; /* not compressed */
+    const uint32_t crc = pg__crc32c_masked(pg__crc32c(0, m->s + first, m->n - first));
+    pg__put_le(m->s + m->n, crc, 4);
+    m->n += 4;
+}
+
+static made index_with_header(const char *header, size_t n)
+{
+    made m = {.n = 0};
+    unsigned char data[2], filters[2], list[2];
+    put_block(&m, header, n, data);
+    put_block(&m, NULL, 0, filters);
+    put_block(&m, (const char *)data, 2, list);
+    memcpy(m.s + m.n, filters, 2);
+    memcpy(m.s + m.n + 2, list, 2);
+    memcpy(m.s + m.n + 40, "\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8);
+    m.n += 48;
+    return m;
+}
+
+static pg_status open_header(const char *header, size_t n, pg_err *err)
+{
+    const made m = index_with_header(header, n);
+    pg__io *io = NULL;
+    pg_store *s = NULL;
+    assert_ok(pg__io_open_mem(&io, m.s, m.n, NULL));
+    const pg_status st = pg__format_open(&s, NULL, io, "/nowhere/p.index", NULL, err);
+    pg__io_close(io);
+    pg_store_close(s);
+    return st;
+}
+
+static void headers_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    assert_fails(PG_E_FORMAT, open_header("", 0, &err), &err);
+    assert_string_equal(err.msg, "/nowhere/p.index: damaged index: its header makes no sense");
+    assert_fails(PG_E_UNSUPPORTED, open_header("\x08\1\x10\1", 4, &err), &err);
+    assert_non_null(strstr(err.msg, "big-endian"));
+    assert_fails(PG_E_LIMIT, open_header("\x08\x81\x80\4", 4, &err), &err); /* PG_LIMIT_TF_SHARDS + 1 */
+    assert_non_null(strstr(err.msg, "65,537 data files"));
+    assert_fails(PG_E_IO, open_header("\x08\1", 2, &err), &err); /* the folder */
+}
+
 static void finds_the_index_by_every_name_that_people_use(void **state)
 {
     (void)state;
@@ -272,6 +341,7 @@ static void a_part_can_be_chosen(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(every_tensor_has_the_bytes_that_tensorflow_reads),
              cmocka_unit_test(every_damaged_byte_is_noticed),
+             cmocka_unit_test(headers_that_cannot_be_are_refused),
              cmocka_unit_test(finds_the_index_by_every_name_that_people_use),
              cmocka_unit_test(tells_the_model_from_its_training),
              cmocka_unit_test(a_part_can_be_chosen))

@@ -3,6 +3,7 @@
  * temporary file, which gets its name only if all are right. */
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,13 +72,11 @@ done:
 /* Finds the index for the user's operand: a folder, an index, or a shard. */
 static pg_status find_index(join *j, pg_err *err)
 {
-    pg_err e = {0};
-    pg_status st = pg__io_open(&j->io, j->in, &e);
-    if (st == PG_E_IO && e.sys == EISDIR) {
-        st = pg__folder_index(&j->index, j->in, err);
-    } else if (st != PG_OK) {
-        if (err)
-            *err = e;
+    pg_status st = pg__index_of(&j->index, j->in, err);
+    if (st == PG_OK && !j->index)
+        st = pg__io_open(&j->io, j->in, err);
+    if (st != PG_OK || j->index) {
+        /* a folder, a part of a checkpoint, or an error */
     } else if (pg__ends_with(j->in, ".npy") || pg__ends_with(j->in, ".npz")) {
         st = find_above(&j->index, j->in, PG_MANIFEST,
                         pg__ends_with(j->in, ".npy") ? PG_LIMIT_SHARD_DEPTH : 0, err);
@@ -419,6 +418,84 @@ static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
     return PG_OK;
 }
 
+/* ---- from a checkpoint of several processes --------------------------------------------------
+ */
+
+/* The model's tensors, put together, under the names that the bare module has. What a wrapper left
+ * in the names is removed, if it is sure that it was one. */
+static pg_status plan_bare(pg__rewrite *r, pg_err *err)
+{
+    static const pg_unwrap_opts defaults = {0};
+    pg_err why = {0};
+    const pg_status st = r->v.f.verdict == PG_V_WRAPPER ? pg__plan_unwrap(r, &defaults, &why)
+                                                        : pg__plan_copy_of(&r->plan, r->s, &why);
+    if (st != PG_OK && err)
+        *err = why;
+    r->plan.keep_state = 0;
+    return st;
+}
+
+static pg_status note(join *j, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+static pg_status note(join *j, pg_err *err, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return pg__finding_add(&j->rep.notes, &j->rep.n_notes, text, err);
+}
+
+static pg_status note_left_out(join *j, const pg_store *s, pg_err *err)
+{
+    const size_t n = pg_store_n_state(s);
+    pg_status st = PG_OK;
+    if (n)
+        st = note(j, err, "left out: %zu tensor%s of the optimizer and other training", n,
+                  n == 1 ? "" : "s");
+    if (st == PG_OK && pg_store_others(s))
+        st = note(j, err, "beside the model: %s", pg_store_others(s));
+    return st;
+}
+
+static pg_status join_checkpoint(join *j, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__rewrite r = {.in = j->index, .out = j->out, .write = &j->o->write};
+    pg__save_report saved = {0};
+    pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
+                       .prove = j->o->write.prove,
+                       .user = j->o->write.user,
+                       .sink = sink_opts(j)};
+    PG_TRY(pg__rewrite_open(&r, err));
+    if (j->out && !pg__ends_with(j->out, ".safetensors")) {
+        (void)pg_fail(err, PG_E_ARG, "%s: a checkpoint is joined into .safetensors",
+                      PG_SHOW(j->out));
+        pg_err_do(err, PG_DO_CONVERT, j->in);
+        pg_err_arg(err, "out", "%s", j->out);
+        st = PG_E_ARG;
+        goto done;
+    }
+    PG_TRY(plan_bare(&r, err));
+    PG_TRY(plan_only(&r.plan, j->o->only, err));
+    PG_TRY(count_plan(j, &r.plan, err));
+    PG_TRY(note_left_out(j, r.s, err));
+    PG_TRY(pg__note_provenance(r.s, &j->o->write, err));
+    if (j->o->write.dry_run) {
+        if (j->out)
+            PG_TRY(pg__sink_check(j->out, &o.sink, err));
+        goto done;
+    }
+    PG_TRY(pg__format_save(&pg__fmt_safetensors, j->out, &r.plan, &o, &saved, err));
+    j->rep.n_verified = saved.n_verified;
+done:
+    pg__rewrite_fini(&r);
+    return st;
+}
+
+/* ---- from an index of shards -----------------------------------------------------------------
+ */
+
 /* Shards of Hugging Face and Keras have no checksums, so the output is read back and compared. */
 static pg_status join_index(join *j, pg_err *err)
 {
@@ -429,7 +506,11 @@ static pg_status join_index(join *j, pg_err *err)
     pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
                        .prove = j->o->write.prove,
                        .user = j->o->write.user};
-    PG_TRY(pg_store_open(&s, j->index, NULL, err));
+    PG_TRY(pg_store_open(&s, j->index, &(pg_open_opts){.part = j->o->write.part}, err));
+    if (pg__format_of(s)->of_ranks) {
+        st = join_checkpoint(j, err);
+        goto done;
+    }
     const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
     const char *index = pg__v3_shard_index(s);
     if (index) { /* a shard alone */

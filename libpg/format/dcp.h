@@ -1,0 +1,66 @@
+/* dcp.h - torch.distributed.checkpoint (DCP): a folder with .metadata, which says of every tensor
+ * how it is cut, and of each of its chunks where it lies in which file (__RANK_N.distcp).
+ * dcp_metadata.c reads the pickle of .metadata as data, dcp_part.c finds the model in it, fmt_dcp.c
+ * reads the chunks. FORMATS.md: "torch.distributed.checkpoint". */
+#ifndef PG_FORMAT_DCP_H
+#define PG_FORMAT_DCP_H
+
+#include "base/pickle.h"
+#include "base/str.h"
+#include "io/io.h"
+#include "store/tiles.h"
+
+/* Where a chunk, or an object, is: n bytes of a file, one file of torch.save(). */
+typedef struct pg__dcp_item {
+    const char *file; /* not terminated, into the pickle */
+    uint32_t n_file;
+    int compressed; /* the writer had extensions, zstd among them */
+    uint64_t off, n;
+} pg__dcp_item;
+
+typedef struct pg__dcp_tensor {
+    char *name; /* owned */
+    const char *type; /* torch's word, "float32": into the list of globals */
+    int known;        /* `dtype` is its type */
+    int is_complex;   /* its last dimension, of extent 2, is the real and the imaginary part */
+    pg_dtype dtype;
+    pg__tiled tiled; /* tile.source: of the items */
+    char **path;     /* keys of the containers around it, then its own; owned */
+    size_t n_path;
+} pg__dcp_tensor;
+
+typedef struct pg__dcp {
+    char *text;
+    pg__pickle pickle;
+    pg__dcp_tensor *v; /* in the order of .metadata */
+    size_t n, cap;
+    pg__dcp_item *items;
+    size_t n_items, cap_items;
+    pg__strs objects; /* names of what is no tensor */
+} pg__dcp;
+
+/* 1 if its first bytes are those of such a .metadata. */
+int pg__dcp_is_metadata(pg__io *io);
+
+/* Reads .metadata. Every tensor's chunks are found and tile it. */
+pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err);
+void pg__dcp_fini(pg__dcp *d);
+
+/* ---- dcp_part.c ---- */
+
+/* Which tensors belong to a part ("model", "app.model", "." for all; NULL: the only one that can be
+ * the model), and their names in it. */
+typedef struct pg__dcp_part {
+    size_t *tensor;
+    pg__strs names; /* by entry of `tensor` */
+    size_t n;
+    size_t *state; /* the rest that an optimizer or another part of training holds */
+    size_t n_state;
+    pg__str others; /* in words: "3 objects (train_state.step, ...)" */
+} pg__dcp_part;
+
+/* PG_E_AMBIGUOUS with the parts that could be meant; PG_E_ARG: no such part. */
+pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part, pg_err *err);
+void pg__dcp_part_fini(pg__dcp_part *p);
+
+#endif

@@ -1,0 +1,294 @@
+/* dcp_part.c - which tensors of a checkpoint are the model's.
+ *
+ * dcp.save() takes nested dictionaries: {"model": ..., "optimizer": ...}, {"app": {...}}, or a
+ * state_dict alone. .metadata keeps the keys on the way to each tensor, so the model is the first
+ * container, from outside, that holds tensors itself; what belongs to training is known by the
+ * container's key, or because it holds nothing but an optimizer's slots. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/dcp.h"
+
+#define MAX_ASKED 8u
+
+typedef struct choice {
+    const pg__dcp *d;
+    size_t *v; /* tensors that are left */
+    size_t n;
+    size_t depth; /* keys that they have in common */
+    pg_err *err;
+} choice;
+
+static int is_training_key(const char *key)
+{
+    static const char *const keys[] = {
+        "optimizer",  "optim",      "opt",           "optimizers",       "optimizer_state_dict",
+        "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler", "schedulers",
+        "dataloader", "train_state", "rng_state",    "rng_states",       "scaler"};
+    return PG_IS_ANY(key, keys);
+}
+
+static int is_slot(const char *key)
+{
+    static const char *const keys[] = {"exp_avg",        "exp_avg_sq", "max_exp_avg_sq",
+                                       "momentum_buffer", "square_avg", "step", "sum"};
+    return PG_IS_ANY(key, keys);
+}
+
+static int is_number(const pg__dcp_tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < t->tiled.rank; k++)
+        n *= t->tiled.dims[k];
+    return n == 1 && !t->is_complex;
+}
+
+/* The container of a tensor at this depth, or NULL: the tensor itself is there. */
+static const char *container(const choice *c, size_t i)
+{
+    const pg__dcp_tensor *t = &c->d->v[c->v[i]];
+    return t->n_path > c->depth + 1 ? t->path[c->depth] : NULL;
+}
+
+
+/* Only slots of an optimizer are in it. */
+static int holds_slots(const choice *c, const char *key)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const pg__dcp_tensor *t = &c->d->v[c->v[i]];
+        const char *at = container(c, i);
+        if (at && strcmp(at, key) == 0 && !is_slot(t->path[t->n_path - 1]))
+            return 0;
+    }
+    return 1;
+}
+
+/* The containers at this depth that could be the model. */
+static pg_status list_containers(pg__strs *out, const choice *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const char *key = container(c, i);
+        if (!key || (out->n && strcmp(out->v[out->n - 1], key) == 0) ||
+            pg__strs_find(out, key) != SIZE_MAX || is_training_key(key) || holds_slots(c, key))
+            continue;
+        const pg_status st = pg__strs_add(out, key, strlen(key), c->err);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+/* Keeps the tensors of a container. */
+static void enter(choice *c, const char *key)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const char *at = container(c, i);
+        if (at && strcmp(at, key) == 0)
+            c->v[kept++] = c->v[i];
+    }
+    c->n = kept;
+    c->depth++;
+}
+
+static int holds_tensors(const choice *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (!container(c, i) && !is_number(&c->d->v[c->v[i]]))
+            return 1;
+    return 0;
+}
+
+/* "app.model" for the first keys of a tensor. */
+static pg_status join(pg__str *out, const pg__dcp_tensor *t, size_t from, size_t to, pg_err *err)
+{
+    pg_status st = PG_OK;
+    out->n = 0;
+    for (size_t k = from; k < to; k++)
+        PG_TRY(pg__str_printf(out, err, "%s%s", k > from ? "." : "", t->path[k]));
+done:
+    return st;
+}
+
+static pg_status ask(const choice *c, const pg__strs *models)
+{
+    pg_err *err = c->err;
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    PG_TRY(join(&path, &c->d->v[c->v[0]], 0, c->depth, err));
+    if (path.n)
+        PG_TRY(pg__str_puts(&path, ".", err));
+    const size_t n = path.n;
+    (void)pg_fail(err, PG_E_AMBIGUOUS, "%zu parts could be the model", models->n);
+    for (size_t i = 0; i < models->n; i++) {
+        path.n = n;
+        PG_TRY(pg__str_puts(&path, models->v[i], err));
+        if (i < MAX_ASKED)
+            pg_err_detail(err, "%s", PG_SHOW(path.s));
+        if (i == 0) {
+            pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
+            pg_err_arg(err, "part", "%s", path.s);
+        }
+    }
+    if (models->n > MAX_ASKED)
+        pg_err_detail(err, "and %zu more", models->n - MAX_ASKED);
+    st = PG_E_AMBIGUOUS;
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+/* Narrows the choice to the model. */
+static pg_status find_model(choice *c)
+{
+    pg_status st = PG_OK;
+    pg_err *err = c->err;
+    pg__strs models = {0};
+    while (!holds_tensors(c)) {
+        PG_TRY(list_containers(&models, c));
+        if (models.n == 0 && c->n == 0)
+            PG_FAIL(PG_E_UNSUPPORTED, "a checkpoint without tensors");
+        if (models.n == 0)
+            break; /* single numbers alone */
+        if (models.n > 1) {
+            st = ask(c, &models);
+            goto done;
+        }
+        enter(c, models.v[0]);
+        pg__strs_fini(&models);
+        models = (pg__strs){0};
+    }
+done:
+    pg__strs_fini(&models);
+    return st;
+}
+
+/* Narrows the choice to the container whose keys, joined with dots, are `part`. */
+static pg_status find_part(choice *c, const char *part)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    size_t kept = 0;
+    c->depth = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const pg__dcp_tensor *t = &c->d->v[c->v[i]];
+        for (size_t k = 1; k <= t->n_path; k++) {
+            PG_TRY(join(&path, t, 0, k, c->err));
+            if (strcmp(path.s, part) != 0)
+                continue;
+            c->depth = k == t->n_path ? k - 1 : k; /* one tensor keeps its own key */
+            c->v[kept++] = c->v[i];
+            break;
+        }
+    }
+    c->n = kept;
+    if (kept == 0)
+        st = pg_fail(c->err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+/* ---- the part ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static pg_status check_unique(const pg__strs *names, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char **v = pg__mem_array(names->n, sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (size_t i = 0; i < names->n; i++)
+        v[i] = names->v[i];
+    if (names->n)
+        qsort(v, names->n, sizeof *v, by_name);
+    for (size_t i = 1; i < names->n; i++)
+        if (strcmp(v[i - 1], v[i]) == 0)
+            PG_FAIL(PG_E_FORMAT, "two tensors are called %s", PG_SHOW(v[i]));
+done:
+    pg__mem_free(v);
+    return st;
+}
+
+static int is_training(const choice *c, size_t i)
+{
+    const char *key = container(c, i);
+    return key && (is_training_key(key) || holds_slots(c, key));
+}
+
+/* Splits what is left into the part and, unless it was asked for, what belongs to training. */
+static pg_status take(pg__dcp_part *out, const choice *c, int with_training)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    for (size_t i = 0; i < c->n; i++) {
+        const pg__dcp_tensor *t = &c->d->v[c->v[i]];
+        if (!with_training && is_training(c, i))
+            continue;
+        PG_TRY(join(&name, t, c->depth, t->n_path, c->err));
+        PG_TRY(pg__strs_add(&out->names, name.s, name.n, c->err));
+        out->tensor[out->n++] = c->v[i];
+    }
+    st = check_unique(&out->names, c->err);
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+static pg_status list_others(pg__dcp_part *out, const pg__dcp *d, pg_err *err)
+{
+    if (d->objects.n == 0)
+        return PG_OK;
+    return pg__str_printf(&out->others, err, "%zu object%s (%s%s)", d->objects.n,
+                          d->objects.n == 1 ? "" : "s", PG_SHOW(d->objects.v[0]),
+                          d->objects.n > 1 ? ", ..." : "");
+}
+
+pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__dcp_part p = {0};
+    unsigned char *taken = NULL;
+    choice c = {.d = d, .v = pg__mem_array(d->n, sizeof(size_t)), .n = d->n, .err = err};
+    const int all = part && strcmp(part, ".") == 0;
+    p.tensor = pg__mem_array(d->n, sizeof *p.tensor);
+    p.state = pg__mem_array(d->n, sizeof *p.state);
+    taken = pg__mem_array(d->n, 1);
+    if (!c.v || !p.tensor || !p.state || !taken)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < d->n; i++)
+        c.v[i] = i;
+    if (!part)
+        PG_TRY(find_model(&c));
+    else if (!all)
+        PG_TRY(find_part(&c, part));
+    PG_TRY(take(&p, &c, part != NULL));
+    for (size_t i = 0; i < p.n; i++)
+        taken[p.tensor[i]] = 1;
+    for (size_t i = 0; i < d->n && !part; i++)
+        if (!taken[i])
+            p.state[p.n_state++] = i;
+    PG_TRY(list_others(&p, d, err));
+    *out = p;
+    p = (pg__dcp_part){0};
+done:
+    pg__mem_free(c.v);
+    pg__mem_free(taken);
+    pg__dcp_part_fini(&p);
+    return st;
+}
+
+void pg__dcp_part_fini(pg__dcp_part *p)
+{
+    pg__mem_free(p->tensor);
+    pg__mem_free(p->state);
+    pg__strs_fini(&p->names);
+    pg__str_fini(&p->others);
+    *p = (pg__dcp_part){0};
+}

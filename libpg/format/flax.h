@@ -1,0 +1,33 @@
+/* flax.h - msgpack as flax.serialization writes it: maps of maps, and arrays as extensions
+ * (flax/serialization.py; github.com/msgpack/msgpack, spec.md). */
+#ifndef PG_FORMAT_FLAX_H
+#define PG_FORMAT_FLAX_H
+
+#include "base/str.h"
+#include "io/io.h"
+#include "store/tiles.h"
+
+typedef struct pg__flax_array {
+    char *name; /* keys on the way, joined with '/'; owned */
+    pg_dtype dtype;
+    int is_complex; /* the last dimension is the real and the imaginary part */
+    uint32_t rank;
+    uint64_t dims[PG_MAX_RANK];
+    uint64_t *off; /* in the file: of each tile, owned */
+    pg__tiled row; /* all elements in a row; tile.source: index of off */
+} pg__flax_array;
+
+typedef struct pg__flax {
+    pg__flax_array *v;
+    size_t n, cap;
+    pg__str values; /* numbers and texts beside the arrays: "step 2, epoch 3" */
+} pg__flax;
+
+/* 1 if the n bytes with which a file begins are maps that lead to an array. */
+int pg__flax_is(const unsigned char *head, size_t n);
+
+/* Reads the maps; the arrays' bytes stay in the file. */
+pg_status pg__flax_read(pg__flax *out, pg__io *io, pg_err *err);
+void pg__flax_fini(pg__flax *f);
+
+#endif

@@ -1,0 +1,98 @@
+/* zero_paths.c - from what people name (the folder of a job, that of a step, one file) to the
+ * optim_states file of the first rank. */
+#include <fnmatch.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/zero.h"
+#include "io/folder.h"
+
+#define LATEST      "latest"
+#define LATEST_MOST 4096u
+#define FIRST       "zero_pp_rank_0_mp_rank_00_optim_states.pt"
+
+/* folder ends with a slash or is empty. */
+static pg_status first_rank(char **out, const char *folder, pg_err *err)
+{
+    static const char *const names[] = {FIRST, "bf16_" FIRST};
+    pg_status st = PG_OK;
+    struct stat sb;
+    pg__str path = {0};
+    for (size_t i = 0; i < 2 && !*out; i++) {
+        path.n = 0;
+        PG_TRY(pg__str_printf(&path, err, "%s%s", folder, names[i]));
+        if (stat(path.s, &sb) == 0 && S_ISREG(sb.st_mode)) {
+            *out = path.s;
+            path = (pg__str){0};
+        }
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+/* The folder that the file `latest` names; *out stays NULL if there is no such file. */
+static pg_status latest(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0}, step = {0};
+    pg__io *io = NULL;
+    char tag[LATEST_MOST + 1] = {0};
+    PG_TRY(pg__str_printf(&path, err, "%s" LATEST, folder));
+    if (pg__io_open(&io, path.s, NULL) != PG_OK || pg__io_size(io) > LATEST_MOST)
+        goto done;
+    PG_TRY(pg__io_read(io, 0, tag, (size_t)pg__io_size(io), err));
+    tag[strcspn(tag, "\r\n")] = 0;
+    if (!*tag || strchr(tag, '/') || strcmp(tag, ".") == 0 || strcmp(tag, "..") == 0)
+        goto done; /* of another program */
+    PG_TRY(pg__str_printf(&step, err, "%s%s/", folder, tag));
+    *out = step.s;
+    step = (pg__str){0};
+done:
+    pg__io_close(io);
+    pg__str_fini(&path);
+    pg__str_fini(&step);
+    return st;
+}
+
+pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    struct stat sb;
+    char *step = NULL;
+    pg__str at = {0}, script = {0};
+    const size_t n = strlen(folder);
+    *out = NULL;
+    PG_TRY(pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/"));
+    PG_TRY(first_rank(out, at.s, err));
+    if (*out)
+        goto done;
+    PG_TRY(latest(&step, at.s, err));
+    if (step)
+        PG_TRY(first_rank(out, step, err));
+    PG_TRY(pg__str_printf(&script, err, "%szero_to_fp32.py", at.s));
+    if (!*out && step && stat(script.s, &sb) == 0)
+        PG_FAIL(PG_E_FORMAT, "%s: latest names %s, where no " FIRST " is", PG_SHOW(folder),
+                PG_SHOW(step));
+done:
+    pg__mem_free(step);
+    pg__str_fini(&at);
+    pg__str_fini(&script);
+    return st;
+}
+
+pg_status pg__zero_of_path(char **out, const char *path, pg_err *err)
+{
+    const char *base = pg__base_name(path);
+    *out = NULL;
+    if (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 || strstr(base, FIRST))
+        return PG_OK;
+    char *folder = pg__mem_strndup(path, (size_t)(base - path));
+    if (!folder)
+        return pg__nomem(err);
+    const pg_status st = first_rank(out, folder, err);
+    pg__mem_free(folder);
+    return st;
+}

@@ -1,0 +1,148 @@
+#include "pg_test.h"
+
+#include "base/limits.h"
+#include "store/tiles.h"
+
+/* A tensor of up to three dimensions whose element i is i, cut by a grid. */
+typedef struct grid {
+    uint32_t data[4096];
+    pg__tiled t;
+    pg__tile tiles[64];
+    size_t n_fetches;
+} grid;
+
+static void cut(grid *g, uint32_t rank, const uint64_t *dims, const uint64_t *step)
+{
+    uint64_t at[PG_MAX_RANK] = {0};
+    *g = (grid){.t = {.name = "w", .elem = 4, .rank = rank, .v = g->tiles}};
+    memcpy(g->t.dims, dims, rank * sizeof *dims);
+    for (uint32_t i = 0; i < 4096; i++)
+        g->data[i] = i;
+    for (;;) {
+        pg__tile *x = &g->tiles[g->t.n];
+        *x = (pg__tile){.source = g->t.n++};
+        for (uint32_t k = 0; k < rank; k++) {
+            x->start[k] = at[k];
+            x->size[k] = dims[k] - at[k] < step[k] ? dims[k] - at[k] : step[k];
+        }
+        uint32_t k = rank;
+        while (k > 0 && (at[k - 1] += step[k - 1]) >= dims[k - 1])
+            at[--k] = 0;
+        if (k == 0)
+            return;
+    }
+}
+
+/* The elements of a tile, one by one: slow, and obviously right. */
+static pg_status fetch(void *ctx, const pg__tile *x, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    grid *g = ctx;
+    unsigned char *to = buf;
+    (void)err;
+    g->n_fetches++;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t e = (off + i) / 4, at = 0, stride = 1;
+        for (uint32_t k = g->t.rank; k-- > 0; e /= x->size[k], stride *= g->t.dims[k])
+            at += (x->start[k] + (x->size[k] ? e % x->size[k] : 0)) * stride;
+        to[i] = ((const unsigned char *)&g->data[at])[(off + i) % 4];
+    }
+    return PG_OK;
+}
+
+static void check(grid *g)
+{
+    static unsigned char buf[4096 * 4];
+    pg__tile_window w = {0};
+    uint64_t n = 4;
+    for (uint32_t k = 0; k < g->t.rank; k++)
+        n *= g->t.dims[k];
+    assert_ok(pg__tiles_check(&g->t, NULL));
+    assert_ok(pg__tiles_read(&w, &g->t, fetch, g, 0, buf, (size_t)n, NULL));
+    assert_memory_equal(buf, g->data, (size_t)n);
+    for (uint64_t at = 0; at < n; at += 13) { /* elements are cut, too */
+        const size_t len = n - at < 29 ? (size_t)(n - at) : 29;
+        pg__tile_window_fini(&w);
+        assert_ok(pg__tiles_read(&w, &g->t, fetch, g, at, buf, len, NULL));
+        assert_memory_equal(buf, (const unsigned char *)g->data + at, len);
+    }
+    pg__tile_window_fini(&w);
+}
+
+static void every_cut_gives_the_tensor_back(void **state)
+{
+    (void)state;
+    static grid g;
+    static const uint64_t dims[][3] = {{7, 5, 3}, {1, 9, 4}, {8, 1, 8}, {3, 3, 3}};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (uint64_t a = 1; a <= dims[d][0]; a += 3)
+            for (uint64_t b = 1; b <= dims[d][1]; b += 2)
+                for (uint64_t c = 1; c <= dims[d][2]; c += 2)
+                    for (uint32_t rank = 0; rank <= 3; rank++) {
+                        const uint64_t step[] = {a, b, c};
+                        if (dims[d][0] * dims[d][1] * dims[d][2] / (a * b * c) > 40)
+                            continue;
+                        cut(&g, rank, dims[d], step);
+                        check(&g);
+                    }
+}
+
+static void rows_are_read_in_long_stretches(void **state)
+{
+    (void)state;
+    static grid g;
+    static uint32_t buf[64 * 60];
+    static const uint64_t dims[] = {64, 60}, step[] = {64, 15};
+    pg__tile_window w = {0};
+    cut(&g, 2, dims, step);
+    assert_ok(pg__tiles_check(&g.t, NULL));
+    for (size_t row = 0; row < 64; row++)
+        assert_ok(pg__tiles_read(&w, &g.t, fetch, &g, row * 240, buf + row * 60, 240, NULL));
+    assert_memory_equal(buf, g.data, sizeof buf);
+    assert_int_equal(g.n_fetches, 4); /* all rows of each of the four at once */
+    pg__tile_window_fini(&w);
+}
+
+static void what_does_not_tile_is_refused(void **state)
+{
+    (void)state;
+    static grid g;
+    static const uint64_t dims[] = {6, 4}, step[] = {3, 2};
+    pg_err err = {0};
+    cut(&g, 2, dims, step);
+    g.t.n--;
+    assert_fails(PG_E_FORMAT, pg__tiles_check(&g.t, &err), &err);
+    assert_string_equal(err.msg, "w: its pieces hold 18 of its 24 elements");
+    cut(&g, 2, dims, step);
+    g.tiles[3].start[1] = 1;
+    assert_fails(PG_E_FORMAT, pg__tiles_check(&g.t, &err), &err);
+    assert_string_equal(err.msg, "w: pieces [3:6, 0:2] and [3:6, 1:3] overlap");
+    cut(&g, 2, dims, step);
+    g.tiles[3].start[0] = 4;
+    assert_fails(PG_E_FORMAT, pg__tiles_check(&g.t, &err), &err);
+    assert_string_equal(err.msg, "w: piece [4:7, 2:4] lies outside of the tensor");
+    cut(&g, 2, dims, step);
+    g.tiles[3].start[0] = UINT64_MAX;
+    assert_fails(PG_E_FORMAT, pg__tiles_check(&g.t, &err), &err);
+    cut(&g, 0, dims, step);
+    g.tiles[1] = g.tiles[0];
+    g.t.n = 2;
+    assert_fails(PG_E_FORMAT, pg__tiles_check(&g.t, &err), &err);
+}
+
+static void empty_pieces_do_not_count(void **state)
+{
+    (void)state;
+    static grid g;
+    static const uint64_t dims[] = {6}, step[] = {3};
+    cut(&g, 1, dims, step);
+    g.tiles[2] = (pg__tile){.start = {6}};
+    g.tiles[3] = (pg__tile){.start = {2}};
+    g.t.n = 4;
+    check(&g);
+    assert_int_equal(g.t.n, 2);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(every_cut_gives_the_tensor_back),
+             cmocka_unit_test(rows_are_read_in_long_stretches),
+             cmocka_unit_test(what_does_not_tile_is_refused),
+             cmocka_unit_test(empty_pieces_do_not_count))
