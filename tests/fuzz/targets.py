@@ -20,6 +20,8 @@ TARGETS = {
     'config': Target(['json'], 2048, [], 10 * M, ['libpg/io/config.c'] + JSON),
     'data': Target(['csv'], 1024, ['*.npy'], 10 * M,
                    [f'libpg/train/data/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
+    'dcp': Target(['pickle'], 8192, ['.metadata'], 10 * M, ['libpg/format/dcp_metadata.c', 'libpg/format/dcp_part.c', 'libpg/store/tiles.c'] + PICKLE[:2]),
+    'flax': Target([], 8192, ['*.msgpack', 'checkpoint_2'], 10 * M, ['libpg/format/flax.c', 'libpg/format/fmt_flax.c', 'libpg/store/tiles.c']),
     # libhdf5 reads all that passes, and is slow
     'h5_open': Target(['h5'], 9216, ['*.h5'], 1 * M, H5),
     'h5_reader': Target(['h5'], 9216, ['*.h5'], 30 * M, H5),
@@ -42,6 +44,8 @@ TARGETS = {
                         [f'libpg/format/{writer}.c' for writer in
                          ('h5/h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
                         ['libpg/io/zip_out.c']),
+    'tf': Target([], 8192, ['*.index'], 10 * M,
+                 [f'libpg/format/tf/tf_{part}.c' for part in ('bundle', 'graph', 'names', 'table')] + ['libpg/base/proto.c', 'libpg/store/tiles.c']),
     'safetensors': Target(['safetensors'], 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
 }
 IN_ALL = 100 * M

@@ -78,7 +78,11 @@ typedef struct pg__tf_bundle {
     uint32_t n_shards;
 } pg__tf_bundle;
 
-/* Reads the index io and opens the shards beside it; path: of the index. One error names all
+/* Reads the index; the shards are not open yet. */
+pg_status pg__tf_bundle_read(pg__tf_bundle *out, pg__io *io, pg_err *err);
+/* PG_OK if the open shards hold what the index promises. */
+pg_status pg__tf_bundle_check(const pg__tf_bundle *b, pg_err *err);
+/* Both, with the shards beside the index; path: of the index. One error names all
  * missing shards. */
 pg_status pg__tf_bundle_open(pg__tf_bundle *out, pg__io *io, const char *path, pg_err *err);
 void pg__tf_bundle_fini(pg__tf_bundle *b);

@@ -397,7 +397,30 @@ static pg_status check_place(const pg__tf_bundle *b, const pg__tf_entry *e, pg_e
     return PG_OK;
 }
 
+pg_status pg__tf_bundle_check(const pg__tf_bundle *b, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; st == PG_OK && i < b->n_all; i++)
+        if (i >= b->n || b->v[i].tiled.n == 0 || b->v[i].tiled.v[0].source == i)
+            st = check_place(b, &b->v[i], err);
+    return st;
+}
+
 pg_status pg__tf_bundle_open(pg__tf_bundle *out, pg__io *io, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__tf_bundle b = {0};
+    PG_TRY(pg__tf_bundle_read(&b, io, err));
+    PG_TRY(open_shards(&b, path, err));
+    PG_TRY(pg__tf_bundle_check(&b, err));
+    *out = b;
+    b = (pg__tf_bundle){0};
+done:
+    pg__tf_bundle_fini(&b);
+    return st;
+}
+
+pg_status pg__tf_bundle_read(pg__tf_bundle *out, pg__io *io, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__tf_bundle b = {0};
@@ -417,10 +440,6 @@ pg_status pg__tf_bundle_open(pg__tf_bundle *out, pg__io *io, const char *path, p
             PG_TRY(find_pieces(&b, i, err));
     for (size_t i = 0; i < b.n; i++)
         PG_TRY(settle(&b, i, err));
-    PG_TRY(open_shards(&b, path, err));
-    for (size_t i = 0; i < b.n_all; i++)
-        if (i >= b.n || b.v[i].tiled.v[0].source == i)
-            PG_TRY(check_place(&b, &b.v[i], err));
     *out = b;
     b = (pg__tf_bundle){0};
 done:
