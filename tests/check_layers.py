@@ -18,6 +18,7 @@ THIRD_PARTY = {  # header: files that may include it
     'jansson.h': r'base/.*',
     'openssl/': r'base/.*',
     'zip.h': r'io/zip\.c',
+    'zstd.h': r'io/zstd\.c',
     'png.h': r'io/image_png\.c',
     'jpeglib.h': r'io/image_jpeg\.c',
     'dnnl.h': r'backend/cpu/.*',

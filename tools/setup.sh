@@ -14,7 +14,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-build_packages="gcc libc6-dev meson pkg-config libhdf5-dev zlib1g-dev libjansson-dev libzip-dev libdnnl-dev libpng-dev libjpeg-dev lowdown"
+build_packages="gcc libc6-dev meson pkg-config libhdf5-dev zlib1g-dev libjansson-dev libzip-dev libdnnl-dev libpng-dev libjpeg-dev libzstd-dev lowdown"
 test_packages="libcmocka-dev hdf5-tools libopenmpi-dev openmpi-bin libmpich-dev mpich"
 
 what=${1:-}

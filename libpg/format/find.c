@@ -13,7 +13,6 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/format.h"
-#include "format/kinds.h"
 #include "format/pytorch.h"
 #include "io/folder.h"
 

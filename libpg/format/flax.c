@@ -556,6 +556,31 @@ done:
     return st;
 }
 
+/* ---- which arrays are the model's ---- */
+
+/* Optimizers of Optax (TrainState) and of flax.optim, which kept the model as "target". */
+static int is_training(const char *name)
+{
+    static const char *const words[] = {"opt_state/", "optimizer/state/", "state/step"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(name, words[i], strlen(words[i])) == 0)
+            return 1;
+    return strcmp(name, "step") == 0;
+}
+
+static int is_below(const char *name, const char *part)
+{
+    const size_t n = strlen(part);
+    return strncmp(name, part, n) == 0 && (name[n] == '/' || !name[n]);
+}
+
+int pg__flax_wants(const char *name, const char *part)
+{
+    if (!part)
+        return is_training(name) ? 2 : 1;
+    return strcmp(part, ".") == 0 || is_below(name, part);
+}
+
 void pg__flax_fini(pg__flax *f)
 {
     for (size_t i = 0; i < f->n; i++) {

@@ -30,4 +30,8 @@ int pg__flax_is(const unsigned char *head, size_t n);
 pg_status pg__flax_read(pg__flax *out, pg__io *io, pg_err *err);
 void pg__flax_fini(pg__flax *f);
 
+/* Of an array in the requested part of a tree (NULL: the model; "." all; "params"): 1 for the
+ * model's, 2 for state, 0 for others. Orbax' trees have the same names. */
+int pg__flax_wants(const char *name, const char *part);
+
 #endif

@@ -143,30 +143,6 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
 
 /* ---- the store ---- */
 
-/* Optimizers of Optax (TrainState) and of flax.optim, which kept the model as "target". */
-static int is_training(const char *name)
-{
-    static const char *const words[] = {"opt_state/", "optimizer/state/", "state/step"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(name, words[i], strlen(words[i])) == 0)
-            return 1;
-    return strcmp(name, "step") == 0;
-}
-
-static int is_below(const char *name, const char *part)
-{
-    const size_t n = strlen(part);
-    return strncmp(name, part, n) == 0 && (name[n] == '/' || !name[n]);
-}
-
-/* Of an array in the requested part: 1 for the model's, 2 for state, 0 for others. */
-static int wants(const char *name, const char *part)
-{
-    if (!part)
-        return is_training(name) ? 2 : 1;
-    return strcmp(part, ".") == 0 || is_below(name, part);
-}
-
 static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -182,7 +158,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
                                        .dtype = a->dtype,
                                        .rank = a->rank - (uint32_t)skip,
                                        .dims = a->dims + skip};
-            if (wants(a->name, part) != pass)
+            if (pg__flax_wants(a->name, part) != pass)
                 continue;
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;

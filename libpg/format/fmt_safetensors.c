@@ -5,6 +5,7 @@
  * meaning. The header is parsed in place and never turned into a tree, because a header of 50 MB
  * would become a gigabyte. There are no layers. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,6 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
-#include "format/kinds.h"
 #include "format/safetensors.h"
 
 #define LENGTH_BYTES 8u
@@ -355,6 +355,22 @@ static void close_io(void *ctx)
     pg__io_close(ctx);
 }
 
+/* What HuggingFaceStorageWriter of torch.distributed.checkpoint leaves before it consolidates. */
+static pg_status refuse_dcp(const char *path, pg_err *err)
+{
+    char folder[512];
+    const size_t n = (size_t)(pg__base_name(path) - path);
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)(n > 1 ? n - 1 : n), path);
+    (void)pg_fail(err, PG_E_UNSUPPORTED,
+                  "one file of a torch DCP checkpoint in safetensors (tensors cut in pieces), which "
+                  "this version does not read");
+    pg_err_hint(err,
+                "in Python: torch.distributed.checkpoint._consolidate_hf_safetensors"
+                ".consolidate_safetensors_files(\"%s\", \"OUT\")",
+                n ? PG_SHOW(folder) : ".");
+    return PG_E_UNSUPPORTED;
+}
+
 static pg_status set_metadata(pg_store *s, const header *h, const char *path, pg_err *err)
 {
     static const char *const writers[][2] = {{"pt", "PyTorch"}, {"tf", "TensorFlow"},
@@ -366,7 +382,7 @@ static pg_status set_metadata(pg_store *s, const header *h, const char *path, pg
     if (!h->metadata.n)
         return PG_OK;
     if (path && pg__json_range(text, h->metadata.n, pieces).n)
-        return pg__kind_of_shard(path, err);
+        return refuse_dcp(path, err);
     const pg__json_span v = pg__json_range(text, h->metadata.n, format);
     pg_status st = pg__store_set_text(s, PG_TEXT_METADATA, text, h->metadata.n, err);
     for (size_t i = 0; st == PG_OK && i < sizeof writers / sizeof *writers; i++)

@@ -10,8 +10,8 @@
 #include "base/try.h"
 #include "format/dcp.h"
 #include "format/identify.h"
-#include "format/kinds.h"
 #include "format/manifest.h"
+#include "format/orbax/orbax.h"
 #include "format/tf/tf.h"
 #include "format/zero.h"
 
@@ -75,8 +75,6 @@ static pg_status find_format(pg_store **out, question *q, pg_err *err)
     pg_status st = pg__io_read(q->io, 0, q->head, q->n, err);
     if (st == PG_OK && size >= sizeof q->tail)
         st = pg__io_read(q->io, size - sizeof q->tail, q->tail, sizeof q->tail, err);
-    if (st == PG_OK && q->path && q->n)
-        st = pg__kind_of_file(q->path, err);
     if (st != PG_OK)
         return st;
     st = ask(out, q, &claimed, err);
@@ -145,15 +143,12 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         if (st != PG_E_IO || (err && err->sys != ENOENT))
             goto done;
     }
-    PG_TRY(pg__zero_in_folder(out, folder, err));
+    PG_TRY(pg__orbax_in_folder(out, folder, err));
+    if (!*out)
+        PG_TRY(pg__zero_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__tf_in_folder(out, folder, err));
     if (*out)
-        goto done;
-    st = pg__kind_of_folder(folder, err);
-    if (st == PG_E_UNSUPPORTED)
-        pg_err_prefix(err, PG_SHOW(folder));
-    if (st != PG_OK)
         goto done;
     st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
     pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
@@ -162,17 +157,29 @@ done:
     return st;
 }
 
+static int is_of_orbax(const char *path)
+{
+    static const char *const names[] = {"manifest.ocdbt", "_CHECKPOINT_METADATA", "_sharding"};
+    return PG_IS_ANY(pg__base_name(path), names);
+}
+
 pg_status pg__index_of(char **out, const char *path, pg_err *err)
 {
     struct stat sb;
     pg_status st = PG_OK;
     pg__str dcp = {0};
+    char *folder = NULL;
     *out = NULL;
     PG_TRY(pg__tf_of_path(out, path, err));
     if (!*out)
         PG_TRY(pg__zero_of_path(out, path, err));
     if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode)) {
         st = pg__folder_index(out, path, err);
+    } else if (!*out && is_of_orbax(path)) {
+        folder = pg__mem_strndup(path, (size_t)(pg__base_name(path) - path));
+        if (!folder)
+            PG_TRY(pg__nomem(err));
+        PG_TRY(pg__orbax_in_folder(out, *folder ? folder : ".", err));
     } else if (!*out && pg__ends_with(path, ".distcp")) {
         PG_TRY(pg__str_printf(&dcp, err, "%.*s.metadata", (int)(pg__base_name(path) - path), path));
         if (stat(dcp.s, &sb) == 0) {
@@ -182,6 +189,7 @@ pg_status pg__index_of(char **out, const char *path, pg_err *err)
     }
 done:
     pg__str_fini(&dcp);
+    pg__mem_free(folder);
     return st;
 }
 

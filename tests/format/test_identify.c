@@ -4,7 +4,6 @@
 #include "base/str.h"
 #include "format/format.h"
 #include "format/identify.h"
-#include "format/kinds.h"
 
 /* The answer about n bytes under a name. */
 static pg_err about(const char *bytes, size_t n, const char *path)
@@ -84,19 +83,6 @@ static void names_other_programs_models(void **state)
                  "a TensorFlow Lite model, which Keras does not load", "");
     assert_about("\x08\x07\x12\x07pytorch\x1a", 12, "m.bin",
                  "an ONNX model, which Keras does not load", "");
-}
-
-static void names_checkpoints_by_their_files(void **state)
-{
-    (void)state;
-    pg_err err = {0};
-    assert_fails(PG_E_UNSUPPORTED, pg__kind_of_file("a b/manifest.ocdbt", &err), &err);
-    assert_string_equal(err.msg, "one file of an Orbax checkpoint (JAX), which this version does not read");
-    assert_non_null(strstr(err.hint, "restore(\"a b\")"));
-    static const char *const wholes[] = {"model.pt", "mp_rank_00_model_states.pt", "m.index",
-                                         "x.safetensors", "distcp"};
-    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
-        assert_ok(pg__kind_of_file(wholes[i], &err));
 }
 
 static void tells_what_json_is_for(void **state)
@@ -189,7 +175,6 @@ static void names_the_test_files(void **state)
 PG_TEST_MAIN(cmocka_unit_test(names_failed_downloads),
              cmocka_unit_test(tells_the_size_behind_a_git_lfs_pointer),
              cmocka_unit_test(says_how_to_unpack), cmocka_unit_test(names_other_programs_models),
-             cmocka_unit_test(names_checkpoints_by_their_files),
              cmocka_unit_test(tells_what_json_is_for),
              cmocka_unit_test(never_calls_a_pickle_anything_else),
              cmocka_unit_test(falls_back_to_the_name),

@@ -33,7 +33,8 @@ static size_t put_varint(uint8_t *to, size_t v)
 static size_t put_block(uint8_t *file, size_t *at, const uint8_t *entries, size_t n, uint8_t *handle)
 {
     const size_t first = *at;
-    memcpy(file + *at, entries, n);
+    if (n)
+        memcpy(file + *at, entries, n);
     pg__put_le(file + *at + n, 0, 4);
     pg__put_le(file + *at + n + 4, 1, 4);
     file[*at + n + 8] = 0;

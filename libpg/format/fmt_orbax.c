@@ -1,0 +1,279 @@
+/* fmt_orbax.c - reads checkpoints of Orbax (JAX, Flax): a tree of arrays in zarr, a folder for each
+ * or all in an OCDBT database. Names are paths ("params/Dense_0/kernel"). libpg does not write this
+ * format. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/flax.h"
+#include "format/format.h"
+#include "format/orbax/orbax.h"
+
+#define METADATA "{\"format\":\"flax\"}"
+
+typedef struct checkpoint {
+    int folder;
+    pg__kv kv;
+    pg__zarr *arrays;
+    char **names; /* of the arrays: "params/Dense_0/kernel" */
+    size_t n, cap;
+    size_t *array;          /* by tensor of the store */
+    unsigned char **decoded; /* by tile, of all arrays; NULL: not in memory */
+    size_t *bytes, *queue;  /* of a decoded tile; the tiles in the order in which they came */
+    size_t n_tiles, first, n_queue, n_bytes;
+    pg__tile_window window;
+} checkpoint;
+
+static int probe(const uint8_t *head, size_t n)
+{
+    return n > 0 && head[0] == '{';
+}
+
+/* ---- data ---- */
+
+static void close_data(void *ctx)
+{
+    checkpoint *c = ctx;
+    pg__tile_window_fini(&c->window);
+    for (size_t i = 0; c->decoded && i < c->n_tiles; i++)
+        pg__mem_free(c->decoded[i]);
+    for (size_t i = 0; i < c->n; i++) {
+        pg__zarr_fini(&c->arrays[i]);
+        pg__mem_free(c->names[i]);
+    }
+    pg__mem_free(c->arrays);
+    pg__mem_free(c->names);
+    pg__mem_free(c->array);
+    pg__mem_free(c->decoded);
+    pg__mem_free(c->bytes);
+    pg__mem_free(c->queue);
+    pg__kv_fini(&c->kv);
+    if (c->folder >= 0)
+        close(c->folder);
+    pg__mem_free(c);
+}
+
+/* Makes room for n bytes of a tile: the oldest go. */
+static void evict(checkpoint *c, size_t n)
+{
+    while (c->n_queue && c->n_bytes + n > PG_LIMIT_DECODED_BYTES) {
+        const size_t old = c->queue[c->first];
+        c->first = (c->first + 1) % c->n_tiles;
+        c->n_queue--;
+        c->n_bytes -= c->bytes[old];
+        pg__mem_free(c->decoded[old]);
+        c->decoded[old] = NULL;
+    }
+}
+
+typedef struct reading {
+    checkpoint *c;
+    const pg__zarr *a;
+} reading;
+
+static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf, size_t n,
+                       pg_err *err)
+{
+    const reading *r = ctx;
+    checkpoint *c = r->c;
+    const size_t i = r->a->first_chunk + tile->source;
+    if (!c->decoded[i]) {
+        size_t size = r->a->tiled.elem;
+        for (uint32_t k = 0; k < r->a->tiled.rank; k++)
+            size *= (size_t)r->a->chunk[k];
+        evict(c, size);
+        const pg_status st = pg__zarr_tile(&c->decoded[i], r->a, &c->kv, tile, err);
+        if (st != PG_OK)
+            return st;
+        c->bytes[i] = size;
+        c->n_bytes += size;
+        c->queue[(c->first + c->n_queue++) % c->n_tiles] = i;
+    }
+    memcpy(buf, c->decoded[i] + off, n);
+    return PG_OK;
+}
+
+static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    checkpoint *c = ctx;
+    reading r = {c, &c->arrays[c->array[tensor]]};
+    return pg__tiles_read(&c->window, &r.a->tiled, fetch, &r, off, buf, n, err);
+}
+
+/* ---- the tree ---- */
+
+/* Joins the keys on the way to a leaf. */
+static pg_status join(pg__str *out, const pg__json *keys, const char *between, pg_err *err)
+{
+    pg_status st = PG_OK;
+    out->n = 0;
+    for (size_t i = 0; i < pg__json_len(keys); i++) {
+        const pg__json *key = pg__json_get(pg__json_at(keys, i), "key");
+        int64_t number = 0;
+        const char *text = pg__json_str(key);
+        if (i)
+            PG_TRY(pg__str_puts(out, between, err));
+        if (text)
+            PG_TRY(pg__str_puts(out, text, err));
+        else if (pg__json_int(key, &number))
+            PG_TRY(pg__str_printf(out, err, "%lld", (long long)number));
+        else
+            PG_FAIL(PG_E_FORMAT, "_METADATA: a key that is neither text nor a number");
+    }
+    if (out->n == 0)
+        st = pg_fail(err, PG_E_FORMAT, "_METADATA: a leaf without a name");
+done:
+    return st;
+}
+
+static pg_status add_leaf(checkpoint *c, const pg__json *leaf, int missing_is_zero, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int there = 0;
+    pg__zarr a = {0};
+    pg__str name = {0}, shown = {0};
+    const pg__json *keys = pg__json_get(leaf, "key_metadata");
+    const pg__json *value = pg__json_get(leaf, "value_metadata");
+    const int skipped = pg__json_bool(pg__json_get(value, "skip_deserialize"), 0);
+    PG_TRY(join(&shown, keys, "/", err));
+    PG_TRY(join(&name, keys, ".", err));
+    if (skipped) /* an empty container, None */
+        goto done;
+    PG_TRY(pg__zarr_open(&a, &there, &c->kv, name.s, err));
+    if (!there)
+        PG_FAIL(PG_E_FORMAT, "%s: _METADATA lists it, but it is not there", PG_SHOW(shown.s));
+    a.missing_is_zero = missing_is_zero;
+    size_t cap = c->cap;
+    if (pg__mem_grow(&c->arrays, &c->cap, c->n + 1, sizeof *c->arrays) ||
+        pg__mem_grow(&c->names, &cap, c->n + 1, sizeof *c->names))
+        PG_TRY(pg__nomem(err));
+    a.first_chunk = c->n_tiles;
+    c->n_tiles += a.tiled.n;
+    c->arrays[c->n] = a;
+    c->names[c->n++] = shown.s;
+    a = (pg__zarr){0};
+    shown = (pg__str){0};
+done:
+    pg__zarr_fini(&a);
+    pg__str_fini(&name);
+    pg__str_fini(&shown);
+    return st;
+}
+
+static pg_status read_tree(checkpoint *c, const pg__json *json, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__json *equal = pg__json_get(json, "store_array_data_equal_to_fill_value");
+    for (pg__json_iter it = {.obj = pg__json_get(json, "tree_metadata")}; pg__json_next(&it);)
+        PG_TRY(add_leaf(c, it.value, !pg__json_bool(equal, 0), err));
+    c->decoded = pg__mem_array(c->n_tiles, sizeof(unsigned char *));
+    c->bytes = pg__mem_array(c->n_tiles, sizeof *c->bytes);
+    c->queue = pg__mem_array(c->n_tiles, sizeof *c->queue);
+    if (!c->decoded || !c->bytes || !c->queue)
+        st = pg__nomem(err);
+done:
+    return st;
+}
+
+static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    c->array = pg__mem_array(c->n, sizeof *c->array);
+    if (!c->array)
+        return pg__nomem(err);
+    for (int pass = 1; pass <= 2; pass++)
+        for (size_t i = 0; i < c->n; i++) {
+            const pg__zarr *a = &c->arrays[i];
+            const pg__tensor_desc d = {.name = c->names[i],
+                                       .dtype = a->dtype,
+                                       .big_endian = a->big_endian,
+                                       .rank = a->tiled.rank,
+                                       .dims = a->tiled.dims};
+            if (pg__flax_wants(c->names[i], part) != pass)
+                continue;
+            PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
+            c->array[n++] = i;
+        }
+    if (n == 0 && part)
+        st = pg_fail(err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
+done:
+    return st;
+}
+
+/* ---- */
+
+static pg_status read_metadata(pg__json **out, pg__io *io, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t n = pg__io_size(io);
+    char *text = NULL;
+    if (n > PG_LIMIT_JSON_BYTES)
+        return pg_fail(err, PG_E_LIMIT, "more than %s bytes of JSON", PG_NUM(PG_LIMIT_JSON_BYTES));
+    text = pg__mem_array((size_t)n, 1);
+    if (!text)
+        return pg__nomem(err);
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    st = pg__json_parse(out, text, (size_t)n, err);
+done:
+    pg__mem_free(text);
+    return st;
+}
+
+static pg_status open_values(checkpoint *c, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    PG_TRY(pg__io_folder_of(&c->folder, path, path, err));
+    c->kv.folder = c->folder;
+    if (pg__io_open_beside(&io, c->folder, "manifest.ocdbt", NULL) == PG_OK)
+        st = pg__ocdbt_read(&c->kv, c->folder, err);
+    pg__io_close(io);
+done:
+    return st;
+}
+
+static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
+                                 const pg_open_opts *opts, pg_err *err)
+{
+    static const pg__store_io data = {.read = read_data, .close = close_data};
+    pg_status st = PG_OK;
+    pg_store *s = NULL;
+    pg__json *json = NULL;
+    checkpoint *c = NULL;
+    if (!path || strcmp(pg__base_name(path), "_METADATA") != 0)
+        return pg_fail(err, PG_E_UNKNOWN, "not the metadata of an Orbax checkpoint");
+    PG_TRY(read_metadata(&json, io, err));
+    if (pg__json_type_of(pg__json_get(json, "tree_metadata")) != PG_J_OBJECT)
+        PG_FAIL(PG_E_UNKNOWN, "not the metadata of an Orbax checkpoint");
+    c = pg__mem_array(1, sizeof *c);
+    if (!c)
+        PG_TRY(pg__nomem(err));
+    c->folder = -1;
+    PG_TRY(open_values(c, path, err));
+    PG_TRY(read_tree(c, json, err));
+    PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));
+    PG_TRY(add_tensors(s, c, opts->part, err));
+    PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
+    pg__store_own(s, &data, c);
+    c = NULL;
+    *out = s;
+    s = NULL;
+done:
+    pg__json_free(json);
+    if (c)
+        close_data(c);
+    pg_store_close(s);
+    return st;
+}
+
+const pg__format pg__fmt_orbax = {
+    .name = "orbax",
+    .probe = probe,
+    .open = open_checkpoint,
+    .has_parts = 1,
+    .of_ranks = 1,
+};

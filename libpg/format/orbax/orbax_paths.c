@@ -1,0 +1,137 @@
+/* orbax_paths.c - from the folder that people name (all steps, a step, an item of it) to the
+ * _METADATA of one tree of arrays. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/orbax/orbax.h"
+#include "io/folder.h"
+
+#define TREE       "_METADATA"
+#define STEP       "_CHECKPOINT_METADATA"
+#define UNFINISHED ".orbax-checkpoint-tmp"
+
+static int is_file(const char *folder, const char *name)
+{
+    struct stat sb;
+    pg__str path = {0};
+    const int is = pg__str_printf(&path, NULL, "%s%s", folder, name) == PG_OK &&
+                   stat(path.s, &sb) == 0 && S_ISREG(sb.st_mode);
+    pg__str_fini(&path);
+    return is;
+}
+
+static int is_number(const char *s)
+{
+    return *s && s[strspn(s, "0123456789")] == 0;
+}
+
+/* Folders below `folder` that hold a file of that name; digits: whose own name is a number. */
+static pg_status list(pg__strs *out, const char *folder, const char *name, int digits, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int sys = 0;
+    pg__str path = {0};
+    DIR *d = pg__folder_list(*folder ? folder : ".");
+    if (!d)
+        return PG_OK;
+    for (const struct dirent *e; (e = pg__folder_next(d, &sys));) {
+        if (e->d_name[0] == '.' || (digits && !is_number(e->d_name)))
+            continue;
+        path.n = 0;
+        PG_TRY(pg__str_printf(&path, err, "%s%s/", folder, e->d_name));
+        if (is_file(path.s, name))
+            PG_TRY(pg__strs_add(out, path.s, path.n, err));
+    }
+    pg__strs_sort(out);
+done:
+    closedir(d);
+    pg__str_fini(&path);
+    return st;
+}
+
+/* The only item of a step that is a tree of arrays. */
+static pg_status item_of(char **out, const char *step, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs items = {0};
+    PG_TRY(list(&items, step, TREE, 0, err));
+    if (items.n > 1) {
+        st = pg_fail(err, PG_E_AMBIGUOUS, "%zu items of this step hold arrays: name one of them",
+                     items.n);
+        for (size_t i = 0; i < items.n && i < 8; i++)
+            pg_err_detail(err, "%s", PG_SHOW(items.v[i]));
+        goto done;
+    }
+    if (items.n == 0 && !is_file(step, TREE))
+        PG_FAIL(PG_E_UNSUPPORTED, "a step of an Orbax checkpoint none of whose items holds arrays");
+    if (items.n == 1 && !(*out = pg__mem_strdup(items.v[0])))
+        st = pg__nomem(err);
+done:
+    pg__strs_fini(&items);
+    return st;
+}
+
+/* The newest step: the highest number. */
+static pg_status newest(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs steps = {0};
+    const char *best = NULL;
+    unsigned long long most = 0;
+    PG_TRY(list(&steps, folder, STEP, 1, err));
+    for (size_t i = 0; i < steps.n; i++) {
+        const unsigned long long n = strtoull(steps.v[i] + strlen(folder), NULL, 10);
+        if (!best || n > most) {
+            best = steps.v[i];
+            most = n;
+        }
+    }
+    if (best && !(*out = pg__mem_strdup(best)))
+        st = pg__nomem(err);
+done:
+    pg__strs_fini(&steps);
+    return st;
+}
+
+pg_status pg__orbax_in_folder(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str at = {0};
+    char *step = NULL, *item = NULL;
+    const size_t n = strlen(folder);
+    *out = NULL;
+    PG_TRY(pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/"));
+    if (strstr(folder, UNFINISHED))
+        PG_FAIL(PG_E_FORMAT, "%s: an Orbax checkpoint that was not finished", PG_SHOW(folder));
+    if (is_file(at.s, TREE)) {
+        item = pg__mem_strdup(at.s);
+        if (!item)
+            st = pg__nomem(err);
+    } else if (is_file(at.s, STEP)) {
+        st = item_of(&item, at.s, err);
+    } else {
+        PG_TRY(newest(&step, at.s, err));
+        if (step)
+            st = item_of(&item, step, err);
+        if (step && !item && st == PG_OK && is_file(step, TREE) && !(item = pg__mem_strdup(step)))
+            st = pg__nomem(err);
+    }
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(folder));
+        goto done;
+    }
+    if (!item)
+        goto done;
+    at.n = 0;
+    PG_TRY(pg__str_printf(&at, err, "%s" TREE, item));
+    *out = at.s;
+    at = (pg__str){0};
+done:
+    pg__mem_free(step);
+    pg__mem_free(item);
+    pg__str_fini(&at);
+    return st;
+}
