@@ -22,39 +22,45 @@ values() { pginfo --stats "$1" | sed -n 's/ *[·▁▂▃▄▅▆▇█]*$//; /
 
 case=keras-2.2.4/cnn4-g2
 said=$(pginfo "$files/$case/wrapper_weights.h5")
-step 1/7 "a weight file that Keras refuses"
+step 1/8 "a weight file that Keras refuses"
 echo "$said" | sed -n '1p; 2p; s/^  \(You are trying\)/Keras: \1/p' | sed "s#^$files/##" | tell
 
 said=$(pgunwrap "$files/$case/wrapper_weights.h5" "$out/single.h5")
-step 2/7 "pgunwrap"
+step 2/8 "pgunwrap"
 echo "$said" | sed 's#^[^:]*/##' | tell
 
 values "$out/single.h5" >"$out/ours.txt"
 values "$files/$case/template_weights.h5" >"$out/keras.txt"
 test -s "$out/ours.txt"
 cmp "$out/ours.txt" "$out/keras.txt"
-step 3/7 "compared with the one-device file that Keras itself wrote"
+step 3/8 "compared with the one-device file that Keras itself wrote"
 echo "$(wc -l <"$out/ours.txt") tensors: same names, order, shapes and checksums" | tell
 
 said=$(pgunwrap "$files/$case/wrapper_model.h5" "$out/single_model.h5")
-step 4/7 "a full model: architecture, training, optimizer"
+step 4/8 "a full model: architecture, training, optimizer"
 echo "$said" | sed 's#^[^:]*/##' | tell
 
 said=$(pgwrap --like "$files/$case/wrapper_weights.h5" "$out/single.h5" "$out/parallel.h5")
 pgunwrap -q "$out/parallel.h5" "$out/again.h5"
 values "$out/again.h5" | cmp - "$out/ours.txt"
-step 5/7 "pgwrap, and out again: the same tensors"
+step 5/8 "pgwrap, and out again: the same tensors"
 echo "$said" | sed 's#^[^:]*/##' | tell
 
 said=$(pgsplit "$out/single_model.h5" "$out/shards")
 pgjoin "$out/shards" "$out/joined.h5" >"$out/joined.txt"
 pgdiff -q "$out/single_model.h5" "$out/joined.h5"
-step 6/7 "pgsplit into shards, and pgjoin: the same model"
+step 6/8 "pgsplit into shards, and pgjoin: the same model"
 { echo "$said"; cat "$out/joined.txt"; } | sed "s#^$out/##" | tell
+
+modern=$2/modern/dcp-fsdp2
+said=$(pgjoin "$modern/ckpt" "$out/model.safetensors")
+pgdiff -q "$out/model.safetensors" "$modern/expected.safetensors"
+step 7/8 "pgjoin puts together what four ranks of PyTorch's FSDP saved"
+echo "$said" | sed "1s#^$out/##" | tell
 
 said=$(pgfit --demo digits --devices cpu:0,cpu:1 -o "$out/digits.h5" 2>&1)
 pgcheck -q --model "${0%/*}/digits/digits.json" "$out/digits.h5"
-step 7/7 "pgfit trains on two CPU devices: 20 epochs of digits"
+step 8/8 "pgfit trains on two CPU devices: 20 epochs of digits"
 { echo "$said" | sed -n '/^epoch 20/p; /^val_loss/p; /^20 epochs/p; /^note/p'; echo "pgcheck: digits.h5 loads strictly on one device"; } | tell
 
 echo "Everything ran without Python, GPU or network; the outputs are in $out."

@@ -38,6 +38,6 @@ except pgfit.Error as e:
 END
 check "the same from Python" says 'no NVIDIA driver: libcuda.so.1 is missing' $v/bin/python gpu.py
 check "pip uninstall" pip uninstall -q -y pgfit pgfit-cuda13
-check "nothing is left" sh -c "! find $v -path '*pgfit*' -type f"
+check "nothing is left" sh -c "! find $v -type f | grep pgfit"
 [ "$failed" -eq 0 ] && echo "ok: pgfit-cuda13 on $PRETTY_NAME, $(python3 --version)"
 exit "$failed"

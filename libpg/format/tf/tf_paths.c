@@ -71,8 +71,9 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     const char *name = newest(text, &n);
     if (!name)
         goto done;
-    const char *slash = memrchr(name, '/', n);
-    const size_t skip = slash ? (size_t)(slash - name) + 1 : 0;
+    size_t skip = n;
+    while (skip && name[skip - 1] != '/')
+        skip--;
     PG_TRY(take_if_there(out, folder, n_folder, name + skip, n - skip, ".index", err));
     if (!*out && name[0] != '/')
         PG_TRY(take_if_there(out, folder, n_folder, name, n, ".index", err));

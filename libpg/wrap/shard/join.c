@@ -458,6 +458,20 @@ static pg_status note_left_out(join *j, const pg_store *s, pg_err *err)
     return st;
 }
 
+/* Another container needs a description, which SavedModels alone bring along. */
+static pg_status refuse_output(const join *j, const pg_store *s, pg_err *err)
+{
+    const char *dot = strrchr(pg__base_name(j->out), '.');
+    const int n = dot ? (int)(dot - j->out) : (int)strlen(j->out);
+    (void)pg_fail(err, PG_E_ARG, "%s: a checkpoint is joined into .safetensors", PG_SHOW(j->out));
+    pg_err_do(err, PG_DO_CONVERT, j->in);
+    if (pg_store_text(s, PG_TEXT_MODEL_CONFIG, NULL))
+        pg_err_arg(err, "out", "%s", j->out);
+    else
+        pg_err_arg(err, "out", "%.*s.safetensors", n, j->out);
+    return PG_E_ARG;
+}
+
 static pg_status join_checkpoint(join *j, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -469,11 +483,7 @@ static pg_status join_checkpoint(join *j, pg_err *err)
                        .sink = sink_opts(j)};
     PG_TRY(pg__rewrite_open(&r, err));
     if (j->out && !pg__ends_with(j->out, ".safetensors")) {
-        (void)pg_fail(err, PG_E_ARG, "%s: a checkpoint is joined into .safetensors",
-                      PG_SHOW(j->out));
-        pg_err_do(err, PG_DO_CONVERT, j->in);
-        pg_err_arg(err, "out", "%s", j->out);
-        st = PG_E_ARG;
+        st = refuse_output(j, r.s, err);
         goto done;
     }
     PG_TRY(plan_bare(&r, err));

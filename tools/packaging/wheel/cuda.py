@@ -26,7 +26,7 @@ METADATA = '''Metadata-Version: 2.4
 Name: pgfit-cuda13
 Version: {version}
 Summary: Training on NVIDIA GPUs with pgfit: its plug-in for CUDA 13
-Classifier: Environment :: GPU :: NVIDIA CUDA :: 13
+Classifier: Environment :: GPU :: NVIDIA CUDA
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: C
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
