@@ -26,7 +26,7 @@ run pgjoin --part nothing tf-mirrored/ckpt-1 nothing.safetensors
 run pgunwrap tf out.h5
 run pgunwrap --in-place tf/ckpt-1
 run pgsplit dcp out
-run pgjoin dcp out.h5
+run pgjoin dcp joined.h5
 run pgcheck zero
 run pgdiff savedmodel flax_model.msgpack
 run pginfo dcp
