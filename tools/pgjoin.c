@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     const char *in = argv[1], *out = cli.output ? cli.output : n > 1 ? argv[2] : NULL;
     const double start = shards_now();
     o.write = (pg_write_opts){.force = cli.force,
+                              .part = cli.part,
                               .dry_run = cli.dry_run,
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,

@@ -51,6 +51,8 @@ static const pg__pk_global globals[] = {
     TYPE("uint32", PG_U32),
     TYPE("uint64", PG_U64),
     TYPE("bool", PG_BOOL),
+    TYPE("float8_e4m3fn", PG_F8_E4M3),
+    TYPE("float8_e5m2", PG_F8_E5M2),
     TYPE("complex32", COMPLEX | PG_F16),
     TYPE("complex64", COMPLEX | PG_F32),
     TYPE("complex128", COMPLEX | PG_F64),

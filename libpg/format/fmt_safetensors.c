@@ -23,13 +23,13 @@ static const struct {
 } dtypes[] = {
     {"F32", PG_F32}, {"F16", PG_F16}, {"BF16", PG_BF16}, {"F64", PG_F64}, {"I64", PG_I64},
     {"I32", PG_I32}, {"I16", PG_I16}, {"I8", PG_I8},     {"U64", PG_U64}, {"U32", PG_U32},
-    {"U16", PG_U16}, {"U8", PG_U8},   {"BOOL", PG_BOOL},
+    {"U16", PG_U16}, {"U8", PG_U8},   {"BOOL", PG_BOOL}, {"F8_E4M3", PG_F8_E4M3},
+    {"F8_E5M2", PG_F8_E5M2},
 };
 
 /* Types of the format that libpg has no name for. */
-static const char *const foreign_dtypes[] = {"F8_E4M3",     "F8_E5M2",     "F8_E8M0",
-                                             "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3",
-                                             "F6_E3M2",     "F4",          "C64"};
+static const char *const foreign_dtypes[] = {"F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3",
+                                             "F6_E3M2", "F4",          "C64"};
 
 typedef struct entry {
     size_t name; /* where it begins in the header's names */

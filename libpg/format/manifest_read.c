@@ -143,7 +143,7 @@ static int get_count(const pg__json *j, uint64_t *out)
 static int get_dtype(const pg__json *j, pg_dtype *out)
 {
     const char *s = pg__json_str(j);
-    for (int d = PG_F16; s && d <= PG_BOOL; d++)
+    for (int d = PG_F16; s && d <= PG_F8_E5M2; d++)
         if (strcmp(s, pg_dtype_name((pg_dtype)d)) == 0) {
             *out = (pg_dtype)d;
             return 1;

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/identify.h"
+#include "store/values.h"
 
 #define MAGIC "\x93NUMPY"
 
@@ -266,6 +267,9 @@ pg_status pg__npy_add_header(pg__str *out, pg_dtype dtype, int big_endian, uint3
     unsigned char head[12] = MAGIC "\1";
     const char order = pg_dtype_bytes(dtype) == 1 ? '|' : big_endian ? '>' : '<';
 
+    if (pg__dtype_is_float8(dtype))
+        return pg_fail(err, PG_E_UNSUPPORTED, "NumPy has no %s; safetensors holds it",
+                       pg_dtype_name(dtype));
     PG_TRY(pg__str_printf(&d, err, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order,
                           descr_code(dtype)));
     for (uint32_t k = 0; k < rank; k++)

@@ -213,7 +213,9 @@ int pg__pt_number(double *out, pg_dtype dtype, const unsigned char *bytes)
     case PG_U64:
     case PG_BOOL: *out = (double)n; return 1;
     case PG_F16:
-    case PG_BF16: break;
+    case PG_BF16:
+    case PG_F8_E4M3:
+    case PG_F8_E5M2: break;
     }
     return 0;
 }

@@ -38,7 +38,8 @@ const char *pg_dtype_name(pg_dtype dtype)
 {
     static const char *const names[] = {"float16", "bfloat16", "float32", "float64", "int8",
                                         "int16",   "int32",    "int64",   "uint8",   "uint16",
-                                        "uint32",  "uint64",   "bool"};
+                                        "uint32",  "uint64",   "bool",    "float8_e4m3fn",
+                                        "float8_e5m2"};
     const size_t i = (size_t)dtype;
     return i < sizeof names / sizeof *names ? names[i] : "?";
 }
@@ -48,7 +49,9 @@ size_t pg_dtype_bytes(pg_dtype dtype)
     switch (dtype) {
     case PG_I8:
     case PG_U8:
-    case PG_BOOL: return 1;
+    case PG_BOOL:
+    case PG_F8_E4M3:
+    case PG_F8_E5M2: return 1;
     case PG_F16:
     case PG_BF16:
     case PG_I16:

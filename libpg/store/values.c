@@ -1,6 +1,6 @@
 /* values.c - elements of any type as doubles, which represent all of them exactly except large
- * 64-bit integers. Statistics and comparisons use these functions, so float16 and bfloat16 are
- * decoded in one place. */
+ * 64-bit integers. Statistics and comparisons use these functions, so 16 and 8 bits are decoded
+ * in one place. */
 #include "store/values.h"
 
 #include <math.h>
@@ -22,6 +22,16 @@ static double from_bfloat16(uint16_t b)
     float f;
     memcpy(&f, &bits, sizeof f);
     return (double)f;
+}
+
+/* Sign, four bits of exponent, three of fraction; all ones are NaN, there is no infinity. */
+static double from_e4m3(unsigned char bits)
+{
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double sign = bits & 0x80 ? -1 : 1;
+    if (exponent == 15 && fraction == 7)
+        return (double)NAN;
+    return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
 }
 
 #define LOAD(type)               \
@@ -48,6 +58,8 @@ double pg__value_at(const unsigned char *p, pg_dtype dtype)
     case PG_U64: LOAD(uint64_t);
     case PG_U8:
     case PG_BOOL: return *p;
+    case PG_F8_E4M3: return from_e4m3(*p);
+    case PG_F8_E5M2: return from_half((uint16_t)(*p << 8));
     }
     return 0;
 }
@@ -69,5 +81,11 @@ void pg__values(double *out, const unsigned char *p, size_t n, pg_dtype dtype)
 
 int pg__dtype_is_float(pg_dtype dtype)
 {
-    return dtype == PG_F16 || dtype == PG_BF16 || dtype == PG_F32 || dtype == PG_F64;
+    return dtype == PG_F16 || dtype == PG_BF16 || dtype == PG_F32 || dtype == PG_F64 ||
+           pg__dtype_is_float8(dtype);
+}
+
+int pg__dtype_is_float8(pg_dtype dtype)
+{
+    return dtype == PG_F8_E4M3 || dtype == PG_F8_E5M2;
 }

@@ -13,4 +13,7 @@ void pg__values(double *out, const unsigned char *p, size_t n, pg_dtype dtype);
 
 int pg__dtype_is_float(pg_dtype dtype);
 
+/* Types that only safetensors and PyTorch can hold. */
+int pg__dtype_is_float8(pg_dtype dtype);
+
 #endif

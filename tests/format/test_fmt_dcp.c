@@ -11,6 +11,7 @@ static void puts_every_checkpoint_together(void **state)
         {"dcp-tp-fsdp2/ckpt", "dcp-tp-fsdp2/expected.safetensors", ""},
         {"dcp-hsdp/ckpt", "dcp-hsdp/expected.safetensors", ""},
         {"dcp-ddp/ckpt", "dcp-ddp/expected.safetensors", "module."},
+        {"dcp-dtypes/ckpt", "dcp-dtypes/expected.safetensors", ""},
         {"dcp-file-per-item/ckpt", "dcp-file-per-item/expected.safetensors", ""},
         {"dcp-fsdp1-sharded/pytorch_model_fsdp_0", "dcp-fsdp1-sharded/expected.safetensors", ""},
         {"dcp-fsdp2/ckpt/__1_0.distcp", "dcp-fsdp2/expected.safetensors", ""},

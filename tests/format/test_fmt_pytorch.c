@@ -230,7 +230,6 @@ static void names_what_it_does_not_read(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"float8", "w: type torch.float8_e4m3fn is not supported"},
         {"sparse", "contains the class torch._utils._rebuild_sparse_tensor,"},
         {"quantised", "contains the class torch._utils._rebuild_qtensor,"},
         {"module", "contains the class torch.nn.modules.linear.Linear,"},

@@ -71,7 +71,7 @@ static void reads_names_types_and_shapes(void **state)
     } types[] = {{"F64", PG_F64, 8},  {"I64", PG_I64, 8}, {"U64", PG_U64, 8}, {"F32", PG_F32, 4},
                  {"I32", PG_I32, 4},  {"U32", PG_U32, 4}, {"F16", PG_F16, 2}, {"BF16", PG_BF16, 2},
                  {"I16", PG_I16, 2},  {"U16", PG_U16, 2}, {"I8", PG_I8, 1},   {"U8", PG_U8, 1},
-                 {"BOOL", PG_BOOL, 1}};
+                 {"BOOL", PG_BOOL, 1}, {"F8_E4M3", PG_F8_E4M3, 1}, {"F8_E5M2", PG_F8_E5M2, 1}};
     const size_t n = sizeof types / sizeof *types;
     char header[2048] = "{";
     unsigned off = 0;
@@ -181,8 +181,8 @@ static void refuses_tensors_that_do_not_add_up(void **state)
         {"{\"dtype\":\"F33\",\"shape\":[12],\"data_offsets\":[0,48]}", PG_E_FORMAT,
          "a: unknown dtype \"F33\""},
         {"{\"dtype\":7,\"shape\":[12],\"data_offsets\":[0,48]}", PG_E_FORMAT, "a: unknown dtype 7"},
-        {"{\"dtype\":\"F8_E4M3\",\"shape\":[48],\"data_offsets\":[0,48]}", PG_E_UNSUPPORTED,
-         "a: type F8_E4M3 is not supported"},
+        {"{\"dtype\":\"F8_E8M0\",\"shape\":[48],\"data_offsets\":[0,48]}", PG_E_UNSUPPORTED,
+         "a: type F8_E8M0 is not supported"},
         {"{\"dtype\":\"F32\",\"shape\":12,\"data_offsets\":[0,48]}", PG_E_FORMAT, "not a list"},
         {"{\"dtype\":\"F32\",\"shape\":[\"3\",4],\"data_offsets\":[0,48]}", PG_E_FORMAT,
          "a: its shape holds something other than whole numbers"},

@@ -145,13 +145,15 @@ refuse("xla_beside", {"model": {"a.weight": torch.ones(3), "b.weight": Device()}
 refuse("uninitialised", {"a.weight": torch.ones(3), "b.weight": nn.parameter.UninitializedParameter()}, "b.weight: ")
 refuse("empty", nn.ReLU().state_dict(), "no tensors")
 refuse("quantised", {"w": torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8)}, "torch._utils._rebuild_qtensor")
-refuse("complex", {"w": torch.randn(3, dtype=torch.complex64)}, "type torch.ComplexFloatStorage")
+pairs = {"w": torch.randn(3, 4, dtype=torch.complex64), "t": torch.randn(5, 2, dtype=torch.complex128).t(), "s": torch.randn(9, dtype=torch.complex64)[1::3]}
+case("complex", pairs, {k: torch.view_as_real(v) for k, v in pairs.items()})
 case("numpy_scalar", {"state_dict": sd, "best": np.float64(0.5)}, sd)
 case("function", {"state_dict": sd, "f": os.path.join}, sd)
 case("numpy_arrays", {"model": {k: v.numpy() for k, v in sd.items()}}, sd)
 refuse("negative", {"w": torch.view_as_complex(torch.randn(3, 2)).conj().imag}, "negated")
 if hasattr(torch, "float8_e4m3fn"):
-    refuse("float8", {"w": torch.randn(3).to(torch.float8_e4m3fn)}, "float8_e4m3fn")
+    small = {"w": torch.randn(3, 7).to(torch.float8_e4m3fn), "v": torch.randn(5).to(torch.float8_e5m2)}
+    case("float8", small, small)
 torch.jit.script(nn.Linear(2, 3)).save("script.pt")
 refused.append(["script.pt", "TorchScript"])
 

@@ -20,7 +20,9 @@ static hid_t number(pg_dtype dtype, int big)
     case PG_U64: return H5Tcopy(big ? H5T_STD_U64BE : H5T_STD_U64LE);
     case PG_F16:
     case PG_BF16:
-    case PG_BOOL: break;
+    case PG_BOOL:
+    case PG_F8_E4M3:
+    case PG_F8_E5M2: break;
     }
     return -1;
 }

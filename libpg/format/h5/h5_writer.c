@@ -18,6 +18,7 @@
 #include "format/h5/h5_session.h"
 #include "format/h5/h5_write_type.h"
 #include "format/h5/h5_writer_impl.h"
+#include "store/values.h"
 
 /* What Keras leaves of the 64 KiB of an object header message for one list of names. */
 #define NAMES_BYTES 64512u
@@ -442,6 +443,9 @@ pg_status pg__h5_out_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype
     pg__h5_placed e = {0};
     if (type->cls != PG_H5_NUMBER)
         return pg_fail(err, PG_E_ARG, "%s: datasets hold numbers", PG_SHOW(path));
+    if (pg__dtype_is_float8(type->dtype))
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: Keras and h5py read no %s; safetensors holds it",
+                       PG_SHOW(path), pg_dtype_name(type->dtype));
     PG_TRY(pg__h5_out_check_path(path, err));
     PG_TRY(data_bytes(&e.n, path, type, rank, dims, err));
     if (pg__mem_grow(&h->ext, &h->cap_ext, h->n_ext + 1, sizeof *h->ext)) {

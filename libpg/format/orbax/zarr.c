@@ -27,6 +27,8 @@ static const struct {
     {"u4", "uint32", PG_U32, 0},   {"u8", "uint64", PG_U64, 0},
     {"b1", "bool", PG_BOOL, 0},    {"c8", "complex64", PG_F32, 1},
     {"c16", "complex128", PG_F64, 1},
+    {"float8_e4m3fn", "float8_e4m3fn", PG_F8_E4M3, 0},
+    {"float8_e5m2", "float8_e5m2", PG_F8_E5M2, 0},
 };
 
 static pg_status damaged(const pg__zarr *a, const char *what, pg_err *err)

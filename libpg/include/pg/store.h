@@ -47,10 +47,13 @@ typedef enum pg_dtype {
     PG_U16,
     PG_U32,
     PG_U64,
-    PG_BOOL
+    PG_BOOL,
+    PG_F8_E4M3, /* without infinities (OCP 8-bit floating point); safetensors holds them */
+    PG_F8_E5M2
 } pg_dtype;
 
-/* numpy's word for a type ("float32", "bool"), "bfloat16" for PG_BF16; bytes of one element. */
+/* numpy's word for a type ("float32", "bool"), or "bfloat16", "float8_e4m3fn", "float8_e5m2"; bytes
+ * of one element. */
 PG_API const char *pg_dtype_name(pg_dtype dtype);
 PG_API size_t pg_dtype_bytes(pg_dtype dtype);
 

@@ -54,7 +54,9 @@ static size_t to_floats(float *dst, const unsigned char *from, pg_dtype dtype, s
     case PG_U32: LOOP(uint32_t, float, dst); break;
     case PG_U64: LOOP(uint64_t, float, dst); break;
     case PG_F16:
-    case PG_BF16: return cast_slowly(dst, PG_AS_F32, from, dtype, n);
+    case PG_BF16:
+    case PG_F8_E4M3:
+    case PG_F8_E5M2: return cast_slowly(dst, PG_AS_F32, from, dtype, n);
     }
     return n;
 }
@@ -86,6 +88,8 @@ static size_t to_ints(int32_t *dst, const unsigned char *from, pg_dtype dtype, s
         return n;
     case PG_F16:
     case PG_BF16:
+    case PG_F8_E4M3:
+    case PG_F8_E5M2:
     case PG_F32:
     case PG_F64:
     case PG_U32:

@@ -62,6 +62,11 @@ uint64_t pg__count_nan(const unsigned char *p, size_t n, pg_dtype dtype)
     case PG_BF16: COUNT(uint16_t, 0x7FFF, 0x7F80); break;
     case PG_F32: COUNT(uint32_t, 0x7FFFFFFFu, 0x7F800000u); break;
     case PG_F64: COUNT(uint64_t, 0x7FFFFFFFFFFFFFFFu, 0x7FF0000000000000u); break;
+    case PG_F8_E4M3:
+    case PG_F8_E5M2:
+        for (size_t i = 0; i < n; i++)
+            count += isnan(pg__value_at(p + i, dtype)) != 0;
+        break;
     default: break;
     }
     return count;

@@ -43,7 +43,7 @@ class Tensors(Mapping):  # type: ignore[type-arg]
         return self._tensors[self._index(name)]
 
     def raw(self, name: str) -> "np.ndarray[Any, Any]":
-        """The array; of bfloat16, which NumPy lacks, its bits as uint16 and no copy."""
+        """The array; of bfloat16 and float8, which NumPy lacks, the bits as uint16 or uint8 and no copy."""
         return self._file._array(self, self._index(name), raw=True)
 
     def _index(self, name: str) -> int:
@@ -55,6 +55,23 @@ class Tensors(Mapping):  # type: ignore[type-arg]
     def __repr__(self) -> str:
         state = " (closed)" if self._file.closed else ""
         return "<%s of %s%s>" % (count(len(self), "tensor"), self._file.path, state)
+
+
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+
+def _widened(bits: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":
+    """The values of a type that NumPy lacks, as float32, which holds all of them."""
+    import numpy as np
+    if dtype == "bfloat16":  # the upper half of a float32
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).reshape(bits.shape)
+    if dtype == "float8_e5m2":  # the upper half of a float16
+        return (bits.astype(np.uint16) << np.uint16(8)).view(np.float16).astype(np.float32).reshape(bits.shape)
+    code = np.arange(128)
+    exponent, fraction = code >> 3, code & 7
+    positive = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(fraction.astype(float), -9))
+    positive[127] = np.nan
+    return np.concatenate([positive, -positive]).astype(np.float32)[bits]
 
 
 class Checkpoint(Tensors):
@@ -100,8 +117,7 @@ class Checkpoint(Tensors):
     def _array(self, of: Tensors, i: int, raw: bool = False) -> "np.ndarray[Any, Any]":
         import numpy as np
         t = of._tensors[i]
-        half = t.dtype == "bfloat16"
-        dtype = np.dtype("uint16" if half else t.dtype)
+        dtype = np.dtype(_BITS.get(t.dtype, t.dtype))
         with self._lock:
             if self._store is None:
                 raise _errors.ArgumentError("%s: closed; take arrays before that" % self.path, object=self.path)
@@ -110,9 +126,7 @@ class Checkpoint(Tensors):
                 array = np.empty(t.shape, dtype)
                 call(of._read, self._store, i, 0, array.ctypes.data, array.nbytes, objects=[self.path])
                 array.flags.writeable = self._mode != "r"
-        if half and not raw:  # the upper half of a float32
-            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32).reshape(t.shape)
-        return array
+        return array if raw or t.dtype not in _BITS else _widened(array, t.dtype)
 
     def _mapped(self, of: Tensors, i: int, t: Tensor, dtype: Any) -> Any:
         """The tensor in the file itself, or None where its bytes there are not those of an array."""
@@ -147,8 +161,8 @@ def open(path: Path, *, part: Optional[str] = None, unwrap: bool = False, mode: 
         mode: "r": arrays are read-only and mapped from the file where it holds them as they are; "c": mapped, but they may
             be changed, which does not reach the file; "m": copies in memory.
 
-    Names are those in the file, with the layer in front where two tensors share one. bfloat16 comes as float32, which
-    holds every value of it. Nothing is executed, whatever the file is. Raises FileError, UnknownFormatError,
+    Names are those in the file, with the layer in front where two tensors share one. bfloat16 and float8 come as float32,
+    which holds every value of them. Nothing is executed, whatever the file is. Raises FileError, UnknownFormatError,
     DamagedError, UnsupportedError, AmbiguousError (the file has several models: part).
 
     As with numpy.memmap, a mapped file must not be cut short while its arrays are in use.

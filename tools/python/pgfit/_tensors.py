@@ -32,7 +32,7 @@ class Tensor:
     name: str
     layer: Optional[str]
     shape: Tuple[int, ...]
-    dtype: str  # as NumPy writes it, or "bfloat16"
+    dtype: str  # as NumPy writes it, or "bfloat16", "float8_e4m3fn", "float8_e5m2"
     nbytes: int
     stats: Optional[Stats] = None
 

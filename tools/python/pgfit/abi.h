@@ -26,7 +26,8 @@ struct pg_progress {
     void (*tell)(void *ctx, uint64_t n_done, uint64_t n_total); void *ctx; uint64_t n_done, n_total; int busy;
 };
 enum pg_dtype {
-    PG_F16, PG_BF16, PG_F32, PG_F64, PG_I8, PG_I16, PG_I32, PG_I64, PG_U8, PG_U16, PG_U32, PG_U64, PG_BOOL
+    PG_F16, PG_BF16, PG_F32, PG_F64, PG_I8, PG_I16, PG_I32, PG_I64, PG_U8, PG_U16, PG_U32, PG_U64, PG_BOOL,
+    PG_F8_E4M3, PG_F8_E5M2
 };
 struct pg_weight {
     const char *name; size_t layer; pg_dtype dtype; uint32_t rank; uint64_t dims[PG_MAX_RANK]; uint64_t n_bytes;

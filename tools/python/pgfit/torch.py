@@ -37,4 +37,4 @@ def _tensor(torch: Any, f: Any, name: str) -> Any:
     """The tensor in the file's memory; types that PyTorch lacks (uint16 before 2.3) are its error."""
     array, info = f.raw(name), f.info(name)
     tensor = torch.from_numpy(array.view("int16") if info.dtype == "bfloat16" else array)
-    return tensor.view(torch.bfloat16) if info.dtype == "bfloat16" else tensor
+    return tensor.view(getattr(torch, info.dtype)) if info.dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2") else tensor

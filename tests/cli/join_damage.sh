@@ -1,0 +1,56 @@
+# checkpoints of many ranks that are damaged: one line names file and tensor, and nothing is written
+exec 2>&1
+run() { echo "\$ $*"; "$@" || echo "status $?"; }
+fresh() { rm -rf c && cp -r "$TESTDATA/modern/$1" c && chmod -R u+w c; }
+flip() { # file, offset: another byte there
+  printf '\377' | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+
+fresh dcp-fsdp2/ckpt && rm c/__2_0.distcp
+run pgjoin c out.safetensors
+run pginfo c
+fresh dcp-fsdp2/ckpt && truncate -s 20000 c/__1_0.distcp
+run pgjoin c out.safetensors
+fresh dcp-fsdp2/ckpt && flip c/__0_0.distcp 900
+run pgjoin c out.safetensors
+fresh dcp-fsdp2/ckpt && truncate -s 40000 c/.metadata
+run pgjoin c out.safetensors
+fresh dcp-fsdp2/ckpt && cp "$TESTDATA/modern/dcp-fsdp2-flatroot/ckpt/__3_0.distcp" c
+run pgjoin c out.safetensors
+run pgjoin --part nets "$TESTDATA/modern/dcp-fsdp2/ckpt" out.safetensors
+
+fresh zero3/ckpt && rm c/global_step2/zero_pp_rank_1_mp_rank_00_optim_states.pt
+run pgjoin c out.safetensors
+fresh zero3/ckpt && echo global_step9 >c/latest
+run pgjoin c out.safetensors
+fresh zero3/ckpt && cp c/global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt c/global_step2/mp_rank_01_model_states.pt
+run pgjoin c out.safetensors
+fresh zero3/ckpt && cp "$TESTDATA/modern/zero3-tied/ckpt/global_step2/zero_pp_rank_1_mp_rank_00_optim_states.pt" c/global_step2
+run pgjoin c out.safetensors
+
+fresh tf1-saver-sharded && rm c/m.data-00001-of-00002
+run pgjoin c/m out.safetensors
+fresh tf-save-weights && flip c/w.data-00000-of-00001 700
+run pgjoin c/w out.safetensors
+fresh tf-save-weights && cp c/w.index c/v.index && rm c/checkpoint
+run pgjoin c out.safetensors
+fresh tf-save-weights && rm c/w.index
+run pgjoin c out.safetensors
+
+fresh flax-msgpack-replicated && flip c/flax_model.msgpack 4900
+run pgjoin c/flax_model.msgpack out.safetensors
+fresh flax-msgpack && truncate -s 1000 c/flax_model.msgpack
+run pgjoin c/flax_model.msgpack out.safetensors
+
+fresh orbax-zarr-per-array/ckpt && rm c/params.stem.kernel/0.0.0.1
+run pgjoin c out.safetensors
+fresh orbax-zarr-per-array/ckpt && truncate -s 100 c/params.stem.kernel/0.0.0.1
+run pgjoin c out.safetensors
+fresh orbax-ocdbt/ckpt && rm -r c/d
+run pgjoin c out.safetensors
+fresh orbax-ocdbt/ckpt && flip c/manifest.ocdbt 30
+run pgjoin c out.safetensors
+mv c step.orbax-checkpoint-tmp-7
+run pgjoin step.orbax-checkpoint-tmp-7 out.safetensors
+rm -rf c step*
+ls
