@@ -110,9 +110,10 @@ class Suite:
         undo = lambda s: re.sub("%([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), s)  # noqa: E731
         got = []
         for x in r.out.splitlines():
-            m = re.fullmatch(r"::error file=([^:,]*)::(.*)", x)
-            self.need(m is not None, "github", x)
-            got += [(undo(m.group(1)), undo(m.group(2)))] if m else []
+            m = re.fullmatch(r"::error file=([^:,]*),title=([^:,]*)::(.*)", x)
+            self.need(m is not None and undo(m.group(2)).startswith("pgcheck"), "github", x)
+            text = undo(m.group(3)) if m else ""
+            got += [(undo(m.group(1)), text.split("\ntry: ")[0])] if m else []  # the next command may follow
         expected = [(c[0], "\n".join([c[3]] + c[4])) for c in flat if not c[2]]
         self.need(got[:len(expected)] == expected and got[-1][0] == none, "github", str(got))
 
@@ -137,7 +138,7 @@ class Suite:
             nan = sum(math.isnan(x) for _, x in bad)
             what = " and ".join(["%d NaN" % nan] * (nan > 0) + ["%d infinite" % (len(bad) - nan)] * (nan < len(bad)))
             i = bad[0][0]
-            line = "::error file=%s::conv2/kernel holds %s (first at [%d,%d,%d])\n" % (path, what, i // 1500, i // 300 % 5, i % 300)
+            line = "::error file=%s,title=pgcheck%%3A values::conv2/kernel holds %s (first at [%d,%d,%d])\n" % (path, what, i // 1500, i // 300 % 5, i % 300)
             self.need(r.rc == 1 and r.out == line, "%s %s" % (dtype, bad), r.show())
 
 

@@ -477,7 +477,8 @@ static void every_model_json_of_the_test_data_is_read(void **state)
     assert_non_null(tree);
     for (FTSENT *e; (e = fts_read(tree)) != NULL;) {
         if (e->fts_info != FTS_F ||
-            (strcmp(e->fts_name, "template.json") != 0 && strcmp(e->fts_name, "model.json") != 0))
+            (strcmp(e->fts_name, "template.json") != 0 && strcmp(e->fts_name, "model.json") != 0) ||
+            strstr(e->fts_path, "/tf-subclassed/")) /* Python code alone knows its layers */
             continue;
         pg_err err = {0};
         pg__graph *g = NULL;
