@@ -1,12 +1,23 @@
 /* pgjoin - joins the shards of a model into one file. */
+#include <string.h>
+
 #include "json_out.h"
 #include "shards.h"
 
 static pg_join_opts o;
+static const char *max_size, *jobs;
 
 static const cli_opt options[] = {
     {0, "only", "GLOB", NULL, &o.only, NULL, NULL,
      "join only matches: a layer, layer/weight, or path of a shard"},
+    {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
+     "store weights in this type, and report the rounding error"},
+    {0, "max-shard-size", "SIZE", NULL, &max_size, NULL, NULL,
+     "OUT is a folder of safetensors of at most SIZE (5GB), with an index"},
+    {0, "jobs", "K/N", NULL, &jobs, NULL, NULL,
+     "write the K-th of N shares of these shards; N machines at a time may"},
+    {0, "finish", NULL, &o.finish, NULL, NULL, NULL,
+     "after all jobs: prove their shards, and write the index"},
     {0},
 };
 
@@ -15,6 +26,7 @@ static const cli_example examples[] = {
     {"pgjoin model.safetensors.index.json all.safetensors", "shards of Hugging Face"},
     {"pgjoin model.weights.json all.weights.h5", "shards of Keras 3"},
     {"pgjoin checkpoint/ model.safetensors", "what the ranks of a job left: DCP, ZeRO, TensorFlow"},
+    {"pgjoin --dtype bfloat16 checkpoint/ hub/", "the same as shards with an index, half the size"},
     {"pgjoin --only 'conv*' out/ part.h5", "some layers (load with by_name=True)"},
     {0},
 };
@@ -24,8 +36,13 @@ static const char *const about[] = {
     "before it begins OUT, and lists every missing or damaged one. It compares checksums while\n"
     "copying; OUT appears only if all are right.",
     "IN may also be a checkpoint of parallel training: a folder of torch.distributed.checkpoint\n"
-    "or DeepSpeed's ZeRO, a prefix or SavedModel of TensorFlow, msgpack of Flax. Its model becomes\n"
-    "safetensors, with the names of the bare module (man pg-formats).",
+    "or DeepSpeed's ZeRO, a prefix or SavedModel of TensorFlow, msgpack of Flax. Its model "
+    "becomes\n"
+    "safetensors, with the names of the bare module (man pg-formats): one file, or, if OUT is a\n"
+    "folder or ends with /, shards as Hugging Face's libraries load them.",
+    "For a checkpoint that one machine would read for hours, start pgjoin --jobs K/N IN OUT for\n"
+    "each K from 1 to N, on as many machines as you have (an array of Slurm will do), then once\n"
+    "pgjoin --finish IN OUT. A job that failed can be started again.",
     "Shards of every format become the file that was split. If OUT ends with .safetensors (for\n"
     "safetensors shards) or .weights.h5 (for shards of a .keras archive), it gets the weights\n"
     "alone.",
@@ -46,19 +63,56 @@ static const cli_tool tool = {
     .max_operands = 2,
 };
 
-static void print_text(const pg_shard_report *r, const char *out, double seconds)
+static void print_folder(const pg_shard_report *r, const char *out)
+{
+    const size_t n = strlen(out);
+    cli_printf(stdout, "%s%s: ", cli_name(out).s, n && out[n - 1] == '/' ? "" : "/");
+    if (o.n_jobs)
+        cli_printf(stdout, "job %u of %u: ", o.job, o.n_jobs);
+    shards_files(r, "safetensors");
+    cli_printf(stdout, "%s, %s, %s parameters", cli.dry_run ? " would be written" : "",
+               cli_plural(r->n_tensors, "tensor").s, cli_count(r->n_params).s);
+    if (r->n_reused)
+        cli_printf(stdout, "; %s %s", cli_count(r->n_reused).s,
+                   o.finish ? "proven" : "there already");
+    cli_puts(stdout, cli.dry_run ? "; nothing written (dry run)" : "");
+    if (o.n_jobs && !cli.dry_run)
+        cli_printf(stdout, "\n  after all %u jobs: the same with --finish instead of --jobs",
+                   o.n_jobs);
+}
+
+/* Of --jobs. */
+static int parse_jobs(const char *text)
+{
+    char end = 0;
+    if (sscanf(text, "%u/%u%c", &o.job, &o.n_jobs, &end) == 2 && o.job >= 1 && o.job <= o.n_jobs)
+        return 1;
+    (void)cli_complain(NULL, NULL, "--jobs: K/N is wanted, K from 1 to N, not \"%s\"",
+                       cli_name(text).s);
+    return 0;
+}
+
+static void print_file(const pg_shard_report *r, const char *out)
 {
     cli_printf(stdout, "%s: %s%s, %s parameters; ", cli_name(out).s,
                cli.dry_run ? "would write " : "", cli_plural(r->n_tensors, "tensor").s,
                cli_count(r->n_params).s);
     if (cli.dry_run) {
-        cli_puts(stdout, "nothing written (dry run)\n");
+        cli_puts(stdout, "nothing written (dry run)");
         return;
     }
     cli_color(stdout, CLI_GOOD);
     cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s,
                cli_count(r->n_written).s);
     cli_color(stdout, CLI_PLAIN);
+}
+
+static void print_text(const pg_shard_report *r, const char *out, double seconds)
+{
+    if (r->n_files || o.n_jobs)
+        print_folder(r, out);
+    else
+        print_file(r, out);
     shards_speed(r->n_bytes, seconds);
     if (r->n_chunked_lists)
         cli_printf(stdout,
@@ -83,6 +137,8 @@ int main(int argc, char **argv)
                               .skip_verify = cli.skip_verify,
                               .cancel = cli_cancel(),
                               .progress = cli_progress()};
+    if ((max_size && !shards_size(&o.max_shard_bytes, max_size)) || (jobs && !parse_jobs(jobs)))
+        return cli_finish(CLI_TROUBLE);
     err.code = pg_join_file(in, out, &o, &r, &err);
     cli_progress_end();
     if (err.code == PG_OK && !cli.dry_run)
@@ -94,7 +150,10 @@ int main(int argc, char **argv)
         json_quoted(out);
         json_member("input", in);
         shards_json(&r);
-        json_count("verified", !cli.dry_run, r.n_verified);
+        if (r.n_files || o.n_jobs)
+            shards_list_json(&r);
+        else
+            json_count("verified", !cli.dry_run, r.n_verified);
         puts("}");
     } else if (!cli.quiet) {
         print_text(&r, out ? out : in, shards_now() - start);

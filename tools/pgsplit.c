@@ -61,28 +61,12 @@ static const cli_tool tool = {
     .max_operands = 2,
 };
 
-/* --max-shard-size */
-static int parse_size(uint64_t *out, const char *text)
-{
-    pg_err err;
-    if (pg_shard_size(out, text, &err) == PG_OK)
-        return 1;
-    (void)cli_complain(NULL, NULL, "--max-shard-size: %s", err.msg);
-    return 0;
-}
-
-static int ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 static void print_plan(const pg_shard_report *r)
 {
     for (size_t i = 0; i < r->n_files; i++) {
         const pg_shard_file *f = &r->files[i];
         cli_printf(stdout, "  %-38s %8s ", cli_name(f->path).s, cli_count(f->n_tensors).s);
-        if (ends_with(f->path, ".json"))
+        if (shards_is_index(f))
             cli_puts(stdout, "entries\n");
         else
             cli_printf(stdout, "%-8s %s\n", f->n_tensors == 1 ? "tensor" : "tensors",
@@ -98,18 +82,9 @@ static void print_text(const pg_shard_report *r, const char *dir, double seconds
         print_plan(r);
         return;
     }
-    size_t n_shards = 0;
-    const char *index = NULL;
-    for (size_t i = 0; i < r->n_files; i++)
-        if (ends_with(r->files[i].path, ".json"))
-            index = r->files[i].path;
-        else
-            n_shards += strcmp(r->files[i].path, "SHA256SUMS") != 0;
-    cli_printf(stdout, "%s%s: %s .%s %s%s%s, %s, %s parameters", cli_name(dir).s,
-               n && dir[n - 1] == '/' ? "" : "/", cli_count(n_shards).s,
-               strcmp(format, "keras") == 0 ? "weights.h5" : format,
-               n_shards == 1 ? "file" : "files", index ? " + " : "", index ? index : "",
-               cli_size(r->n_bytes).s, cli_count(r->n_params).s);
+    cli_printf(stdout, "%s%s: ", cli_name(dir).s, n && dir[n - 1] == '/' ? "" : "/");
+    shards_files(r, strcmp(format, "keras") == 0 ? "weights.h5" : format);
+    cli_printf(stdout, ", %s, %s parameters", cli_size(r->n_bytes).s, cli_count(r->n_params).s);
     if (r->n_reused)
         cli_printf(stdout, "; %s there already", cli_count(r->n_reused).s);
     shards_speed(r->n_bytes, seconds);
@@ -123,15 +98,7 @@ static void print_json(const pg_shard_report *r, const char *in, const char *dir
     json_member("format", format);
     shards_json(r);
     json_count("reused", 1, r->n_reused);
-    fputs(", \"files\": [", stdout);
-    for (size_t i = 0; i < r->n_files; i++) {
-        fputs(i ? ", {\"path\": " : "{\"path\": ", stdout);
-        json_quoted(r->files[i].path);
-        json_count("tensors", 1, r->files[i].n_tensors);
-        json_count("bytes", 1, r->files[i].n_bytes);
-        putchar('}');
-    }
-    putchar(']');
+    shards_list_json(r);
     json_strings("lost", r->damaged, r->n_damaged);
     puts("}");
 }
@@ -162,7 +129,7 @@ int main(int argc, char **argv)
     o.max_tensors = max_tensors;
     o.n_threads = n_threads;
     (void)pg_shard_format_by_name(&o.format, format);
-    if (max_size && !parse_size(&o.max_shard_bytes, max_size))
+    if (max_size && !shards_size(&o.max_shard_bytes, max_size))
         return cli_finish(CLI_TROUBLE);
     if (!dir)
         return cli_finish(cli_complain(NULL, NULL, "a folder for the shards is missing"));

@@ -1,6 +1,7 @@
 /* shards.c - reports of pgsplit and pgjoin. */
 #include "shards.h"
 
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,47 @@ void shards_json(const pg_shard_report *r)
     json_count("bytes", 1, r->n_bytes);
     printf(", \"written\": %s", cli.dry_run ? "false" : "true");
     json_strings("notes", r->notes, r->n_notes);
+}
+
+int shards_size(uint64_t *out, const char *text)
+{
+    pg_err err;
+    if (pg_shard_size(out, text, &err) == PG_OK)
+        return 1;
+    (void)cli_complain(NULL, NULL, "--max-shard-size: %s", err.msg);
+    return 0;
+}
+
+int shards_is_index(const pg_shard_file *f)
+{
+    const size_t n = strlen(f->path);
+    return n > 5 && strcmp(f->path + n - 5, ".json") == 0;
+}
+
+void shards_files(const pg_shard_report *r, const char *suffix)
+{
+    size_t n = 0;
+    const char *index = NULL;
+    for (size_t i = 0; i < r->n_files; i++)
+        if (shards_is_index(&r->files[i]))
+            index = r->files[i].path;
+        else
+            n += strcmp(r->files[i].path, "SHA256SUMS") != 0;
+    cli_printf(stdout, "%s .%s %s%s%s", cli_count(n).s, suffix, n == 1 ? "file" : "files",
+               index ? " + " : "", index ? index : "");
+}
+
+void shards_list_json(const pg_shard_report *r)
+{
+    fputs(", \"files\": [", stdout);
+    for (size_t i = 0; i < r->n_files; i++) {
+        fputs(i ? ", {\"path\": " : "{\"path\": ", stdout);
+        json_quoted(r->files[i].path);
+        json_count("tensors", 1, r->files[i].n_tensors);
+        json_count("bytes", 1, r->files[i].n_bytes);
+        putchar('}');
+    }
+    putchar(']');
 }
 
 double shards_now(void)

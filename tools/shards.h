@@ -7,6 +7,18 @@
 /* Prints an error with the lists of the report; returns the exit status. */
 int shards_fail(const pg_shard_report *r, const pg_err *err);
 
+/* Of --max-shard-size; 0 after a complaint. */
+int shards_size(uint64_t *out, const char *text);
+
+/* A file that lists shards. */
+int shards_is_index(const pg_shard_file *f);
+
+/* "3 .safetensors files + model.safetensors.index.json" */
+void shards_files(const pg_shard_report *r, const char *suffix);
+
+/* The member "files". */
+void shards_list_json(const pg_shard_report *r);
+
 /* Members of the JSON object that both tools print. */
 void shards_json(const pg_shard_report *r);
 

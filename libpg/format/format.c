@@ -126,10 +126,11 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
     const size_t n = strlen(folder);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         pg__io *io = NULL;
+        pg_err e = {0};
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
                               names[i]));
-        st = pg__io_open(&io, path.s, err);
+        st = pg__io_open(&io, path.s, &e);
         const int foreign = st == PG_OK && ((i == 0 && pg__manifest_is_foreign(io)) ||
                                             (names[i][0] == '.' && !pg__dcp_is_metadata(io)));
         pg__io_close(io);
@@ -140,8 +141,11 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
             path.s = NULL;
             goto done;
         }
-        if (st != PG_E_IO || (err && err->sys != ENOENT))
+        if (st != PG_E_IO || e.sys != ENOENT) {
+            if (err)
+                *err = e;
             goto done;
+        }
     }
     PG_TRY(pg__orbax_in_folder(out, folder, err));
     if (!*out)

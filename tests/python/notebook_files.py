@@ -1,6 +1,7 @@
 """notebook.py, files: every function on files, beside h5py and safetensors."""
 import json
 import pathlib
+import sys
 
 import h5py
 import numpy as np
@@ -42,6 +43,18 @@ pgfit.split('single.h5', 'out', progress=lambda done, all: None)
 np.testing.assert_array_equal(np.load('out/conv2d_1/kernel.npy'), pgfit.open('single.h5')['conv2d_1/kernel'])
 pgfit.join('out', 'joined.h5')
 assert pathlib.Path('joined.h5').stat().st_size and pgfit.diff('joined.h5', 'single.h5').equal
+
+# What the ranks of a job left, whole and as shards that two jobs write.
+ranks = pathlib.Path(sys.argv[2]) / 'modern/dcp-fsdp2/ckpt'
+pgfit.join(ranks, 'whole.safetensors')
+for k in 1, 2:
+    pgfit.join(ranks, 'hub', max_shard_size='4kB', job=(k, 2))
+pgfit.join(ranks, 'hub', max_shard_size='4kB', finish=True)
+listed = json.loads(pathlib.Path('hub/model.safetensors.index.json').read_text())['weight_map']
+whole = load_file('whole.safetensors')
+assert set(listed) == set(whole) and len(set(listed.values())) > 1
+for name, file in listed.items():
+    np.testing.assert_array_equal(load_file('hub/' + file)[name], whole[name])
 
 # Other containers; a change made with NumPy comes back as one.
 pgfit.convert('single.h5', 'single.safetensors')

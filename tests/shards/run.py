@@ -132,6 +132,8 @@ def round_trip(path, out, formats):
             continue
         if 'one of several shards' in r.stderr:
             return None
+        if form in ('npy', 'npz') and 'NumPy has no float8' in r.stderr and not (out / 'split').exists():
+            continue
         if r.returncode:
             return fail(f'{path} as {form}: pgsplit exit {r.returncode}', r)
         sharded = path.name.endswith('.weights.json')  # safetensors know one byte order

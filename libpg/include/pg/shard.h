@@ -39,11 +39,23 @@ typedef struct pg_split_opts {
     int unwrap;               /* split the template of a wrapper's file */
     int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
     size_t n_threads; /* npy: write this many files at a time; 0 = 1. The files are the same */
+    /* safetensors: n_jobs processes, which may be on different machines, write the shards of one
+     * folder. Each is called with the same arguments and its own job, 1 to n_jobs, at any time and
+     * again if it failed. When all are through, a call with finish = 1 compares the checksum of
+     * every shard with what its job wrote, and writes the index. n_jobs = 0: one call does all. */
+    unsigned job, n_jobs;
+    int finish;
 } pg_split_opts;
 
 typedef struct pg_join_opts {
     pg_write_opts write;
     const char *only; /* tensors whose "layer/weight" matches this glob; NULL = all */
+    /* For checkpoints of several ranks, and shards of Hugging Face: */
+    const char *dtype;        /* as pg_convert_opts.dtype */
+    uint64_t max_shard_bytes; /* `out` becomes a folder of shards of safetensors, not one file; 0:
+                                 only if it is a folder, or ends with "/", 5 GB each */
+    unsigned job, n_jobs;     /* as in pg_split_opts; `out` becomes a folder */
+    int finish;
 } pg_join_opts;
 
 typedef struct pg_shard_file {
@@ -91,8 +103,9 @@ PG_API PG_MUST_USE pg_status pg_shard_size(uint64_t *out, const char *text, pg_e
  * nothing else is in it. PG_E_UNKNOWN: it has no index; PG_E_IO. */
 PG_API PG_MUST_USE pg_status pg_shards_remove(const char *dir, pg_err *err);
 
-/* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split; only
- * the weights if `out` ends with ".safetensors" or ".weights.h5" and the shards are of that kind,
+/* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split. The
+ * model in a checkpoint that several ranks wrote becomes safetensors. Of a split model, only the
+ * weights if `out` ends with ".safetensors" or ".weights.h5" and the shards are of that kind,
  * but the original file was not. Everything is checked before the first byte is written;
  * PG_E_FORMAT lists missing and damaged shards in the report. */
 PG_API PG_MUST_USE pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,

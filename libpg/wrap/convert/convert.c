@@ -194,24 +194,16 @@ static pg_status find_graph(pg__convert *c, pg_err *err)
     return given ? load_model(&c->graph, c->o, err) : PG_OK;
 }
 
-/* Changes the type of all floating-point weights; counters and optimizer state keep theirs. */
 static pg_status change_dtype(pg__convert *c, pg_err *err)
 {
-    static const pg_dtype types[] = {PG_F32, PG_F16, PG_BF16};
-    const char *word = c->o->dtype;
-    if (!word)
+    pg_status st = PG_OK;
+    if (!c->o->dtype)
         return PG_OK;
-    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
-        if (strcmp(word, pg_dtype_name(types[k])) != 0)
-            continue;
-        for (size_t i = 0; i < c->at.n_tensors; i++)
-            if (pg__dtype_is_float(c->at.tensors[i].take.from))
-                c->at.tensors[i].take.to = types[k];
-        if (types[k] == PG_BF16 && c->target == PG_TO_H5)
-            return pg__add_note(&c->r, err, "no Keras reads bfloat16 from a legacy .h5");
-        return PG_OK;
-    }
-    return pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word));
+    PG_TRY(pg__outline_dtype(&c->at, c->o->dtype, err));
+    if (strcmp(c->o->dtype, pg_dtype_name(PG_BF16)) == 0 && c->target == PG_TO_H5)
+        PG_TRY(pg__add_note(&c->r, err, "no Keras reads bfloat16 from a legacy .h5"));
+done:
+    return st;
 }
 
 static int is_beside(const pg__convert *c, size_t i)

@@ -122,6 +122,9 @@ pg_status pg__outline_check_names(const pg__outline *o, pg_err *err);
 pg_status pg__outline_check_layers(const pg__outline *o, pg_err *err); /* PG_E_FORMAT */
 /* Gives names that occur twice in one layer a number. */
 pg_status pg__outline_unique(pg__outline *o, size_t layer, pg_err *err);
+/* Changes the type of all floating-point weights; counters and optimizer state keep theirs. word:
+ * as pg_convert_opts.dtype. */
+pg_status pg__outline_dtype(pg__outline *o, const char *word, pg_err *err);
 /* Takes layers, tensors and shape of *with, which gets the old ones. */
 void pg__outline_replace(pg__outline *o, pg__outline *with);
 
@@ -164,11 +167,11 @@ typedef struct pg__slot {
     uint32_t n_gates; /* Keras 1: variables var, var + 3, ... that are one later; else 1 */
     const char *kind; /* "kernel" (static) */
     int trainable;
-    char *path; /* "layers/dense/vars/0", owned */
-    char *copy; /* where files with paths have it once more, owned; or NULL */
-    char *name; /* "dense/kernel:0", owned */
+    char *path;   /* "layers/dense/vars/0", owned */
+    char *copy;   /* where files with paths have it once more, owned; or NULL */
+    char *name;   /* "dense/kernel:0", owned */
     char *object; /* where TensorFlow's object graph has it, "layer-1/kernel", owned */
-    int filled; /* take is set */
+    int filled;   /* take is set */
     pg__take take;
 } pg__slot;
 

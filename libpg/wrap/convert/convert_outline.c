@@ -124,6 +124,20 @@ done:
     return st;
 }
 
+pg_status pg__outline_dtype(pg__outline *o, const char *word, pg_err *err)
+{
+    static const pg_dtype types[] = {PG_F32, PG_F16, PG_BF16};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        if (strcmp(word, pg_dtype_name(types[k])) != 0)
+            continue;
+        for (size_t i = 0; i < o->n_tensors; i++)
+            if (pg__dtype_is_float(o->tensors[i].take.from))
+                o->tensors[i].take.to = types[k];
+        return PG_OK;
+    }
+    return pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word));
+}
+
 void pg__outline_replace(pg__outline *o, pg__outline *with)
 {
     pg__outline old = *o;

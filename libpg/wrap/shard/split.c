@@ -18,6 +18,7 @@
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
 #include "io/zip.h"
+#include "store/values.h"
 
 int pg_shard_format_by_name(pg_shard_format *out, const char *name)
 {
@@ -380,10 +381,11 @@ pg_status pg__split_describe(pg__manifest *m, pg__split *s, const char *format, 
     const char *slash = strrchr(s->r.in, '/');
     const char *writer = pg_store_writer(s->view);
     const pg__v3 *v3 = pg__v3_of(s->view);
+    const int is_converted = strcmp(pg_store_format(s->view), PG_CONVERTED) == 0;
     size_t n = 0;
     m->format = pg__mem_strdup(format);
     m->source = pg__mem_strdup(slash ? slash + 1 : s->r.in);
-    m->source_format = pg__mem_strdup(pg_store_format(s->view));
+    m->source_format = pg__mem_strdup(is_converted ? format : pg_store_format(s->view));
     m->writer = pg__mem_strdup(writer);
     if (!m->format || !m->source || !m->source_format || (writer && !m->writer))
         return pg__nomem(err);
@@ -425,6 +427,21 @@ static void fini(pg__split *s)
         close(s->lock);
 }
 
+/* Before anything is written. */
+static pg_status check_types(const pg__split *s, pg_err *err)
+{
+    const int numpy = s->o->format == PG_SHARD_NPY || s->o->format == PG_SHARD_NPZ;
+    for (size_t i = 0; numpy && i < s->n; i++) {
+        if (!pg__dtype_is_float8(s->v[i].w.dtype))
+            continue;
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s: NumPy has no %s", PG_SHOW(s->r.in),
+                      PG_SHOW(s->v[i].name), pg_dtype_name(s->v[i].w.dtype));
+        pg_err_set(err, "format", "safetensors");
+        return PG_E_UNSUPPORTED;
+    }
+    return PG_OK;
+}
+
 /* Splits the file of s: opens it, or takes the open store `in`. */
 static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_err *err)
 {
@@ -433,6 +450,13 @@ static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_e
     pg_status st = PG_OK;
     if ((unsigned)s->o->format >= sizeof write / sizeof *write)
         return pg_fail(err, PG_E_UNSUPPORTED, "shards of this format are not written");
+    if ((s->o->n_jobs || s->o->finish) && s->o->format != PG_SHARD_SAFETENSORS)
+        return pg_fail(err, PG_E_ARG, "only shards of safetensors are written by several jobs");
+    if (s->o->n_jobs && (s->o->finish || s->o->job - 1 >= s->o->n_jobs))
+        return pg_fail(err, PG_E_ARG,
+                       "job %u of %u: jobs are counted from 1, and finish comes after "
+                       "all of them",
+                       s->o->job, s->o->n_jobs);
     s->r.write = &s->o->write;
     s->n_threads = in || s->o->n_threads < 1          ? 1
                    : s->o->n_threads > PG_MAX_THREADS ? PG_MAX_THREADS
@@ -452,6 +476,7 @@ static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_e
         pg_err_prefix(err, PG_SHOW(s->r.in));
         goto done;
     }
+    PG_TRY(check_types(s, err));
     if (pg__shards_of(s->r.s) && !s->o->write.dry_run)
         PG_TRY(pg__shards_prove(pg__shards_of(s->r.s), s->o->write.cancel, err));
     pg__progress_start(s->o->write.progress, s->n_bytes);

@@ -178,6 +178,33 @@ pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
 /* Writes manifest.json of a split that ends with another index, before that index. */
 pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err);
 
+/* ---- split_jobs.c ----
+ * Several processes fill one folder. Each leaves a record of its shards, whose names begin with
+ * PG_JOB_RECORD, until the last call has written the index. */
+
+#define PG_JOB_RECORD ".pg-job-"
+
+/* Whether this run writes the shard; a run alone writes all. */
+int pg__split_is_mine(const pg__split *s, size_t shard);
+
+/* What all jobs must agree on: the names and sizes of the shards, and their headers' sums. */
+typedef struct pg__job_shard {
+    char name[64];
+    uint64_t n_bytes;
+    size_t n_tensors;
+    uint32_t head, crc; /* crc: of the whole file */
+} pg__job_shard;
+
+/* Leaves the record of this job, with the sums of its shards. */
+pg_status pg__split_end_job(pg__split *s, const pg__job_shard *v, size_t n, pg_err *err);
+
+/* Reads the records of all jobs and compares the shards with them; v[i].crc is set. PG_E_FORMAT
+ * lists the jobs and shards that are missing or damaged. */
+pg_status pg__split_collect(pg__split *s, pg__job_shard *v, size_t n, pg_err *err);
+
+/* Removes the records. */
+void pg__split_forget_jobs(pg__split *s);
+
 /* ---- split_folder.c ---- */
 
 /* Makes the folder, or checks that it holds an interrupted run of this split and nothing else. With
@@ -185,6 +212,9 @@ pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *e
  * it. n_bytes: space needed. A dry run makes nothing. */
 pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
                             uint64_t n_bytes, pg_err *err);
+
+/* One sync of what was written, if it is wanted. */
+pg_status pg__split_sync(const pg__split *s, pg_err *err);
 
 /* Ends a split: SHA256SUMS, one sync, then the index, which completes it. */
 pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text, size_t n_entries,

@@ -88,7 +88,7 @@ static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned dep
         if (w->remove && rmdir(w->path.s) && errno != ENOENT)
             st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(w->path.s));
     } else if (S_ISREG(sb.st_mode) &&
-               (is_temporary(name) ||
+               (is_temporary(name) || strncmp(name, PG_JOB_RECORD, sizeof PG_JOB_RECORD - 1) == 0 ||
                 (w->n_known && bsearch(&rel, w->known, w->n_known, sizeof *w->known, by_text)))) {
         w->n_files++;
         if (w->remove && !is_index(rel) && unlink(w->path.s) && errno != ENOENT)
@@ -315,6 +315,10 @@ static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *fil
     pg__strs old = {0};
     PG_TRY(read_index(&old, &whole, dir, err));
     PG_TRY(walk_split(&w, dir, whole ? &old : files, err));
+    if (whole && (s->o->n_jobs || s->o->finish))
+        PG_FAIL(PG_E_ARG,
+                "%s: complete already; several jobs do not replace it, so remove it first",
+                PG_SHOW(dir));
     if (w.foreign.n || (whole && !s->o->write.force)) {
         st = refuse(dir, &w, whole, err);
         goto done;
@@ -357,16 +361,17 @@ done:
     return st;
 }
 
-/* Held until the end of the run; on file systems without locks, the run goes on without one. */
-static pg_status lock_folder(pg__split *s, pg_err *err)
+/* Locks a folder, which is open as *fd until it is closed. On file systems without locks, the run
+ * goes on without one. */
+static pg_status lock_folder(int *fd, const char *path, int how, const char *dir, pg_err *err)
 {
     struct stat open_sb, sb;
-    s->lock = pg__folder_open(s->into, 0);
-    if (s->lock < 0 || fstat(s->lock, &open_sb))
-        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(s->into));
-    const int taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-    if (taken || stat(s->into, &sb) || sb.st_dev != open_sb.st_dev || sb.st_ino != open_sb.st_ino)
-        return pg_fail(err, PG_E_IO, "%s: another run is writing to this folder", PG_SHOW(s->dir));
+    *fd = pg__folder_open(path, 0);
+    if (*fd < 0 || fstat(*fd, &open_sb))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
+    const int taken = flock(*fd, how | LOCK_NB) && errno == EWOULDBLOCK;
+    if (taken || stat(path, &sb) || sb.st_dev != open_sb.st_dev || sb.st_ino != open_sb.st_ino)
+        return pg_fail(err, PG_E_IO, "%s: another run is writing to this folder", PG_SHOW(dir));
     return PG_OK;
 }
 
@@ -377,7 +382,7 @@ static pg_status enter(pg__split *s, const pg__strs *files, pg_err *err)
     const int beside = s->replaces;
     pg__split_look(s);
     PG_TRY(pg__folder_make(s->into, 1, err));
-    PG_TRY(lock_folder(s, err));
+    PG_TRY(lock_folder(&s->lock, s->into, s->o->n_jobs ? LOCK_SH : LOCK_EX, s->dir, err));
     PG_TRY(beside ? check_beside(s, s->into, files, err) : check_folder(s, s->into, files, err));
     if (s->replaces != beside)
         PG_FAIL(PG_E_IO, "%s: another run has just written to this folder", PG_SHOW(s->dir));
@@ -421,7 +426,8 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
     }
     if (!s->o->write.dry_run) {
         PG_TRY(enter(s, files, err));
-        PG_TRY(check_space(s, n_bytes, err));
+        if (!s->o->finish)
+            PG_TRY(check_space(s, s->o->n_jobs ? n_bytes / s->o->n_jobs : n_bytes, err));
     }
 done:
     pg__str_fini(&into);
@@ -471,7 +477,7 @@ done:
     return st;
 }
 
-static pg_status sync_all(const pg__split *s, pg_err *err)
+pg_status pg__split_sync(const pg__split *s, pg_err *err)
 {
     if (s->o->write.no_sync)
         return PG_OK;
@@ -488,14 +494,17 @@ static pg_status sync_all(const pg__split *s, pg_err *err)
 }
 
 /* Exchanges the new folder with the old one and removes the latter, but not before the exchange is
- * on the disk: otherwise a power failure could bring back the old name without its files. */
+ * on the disk: otherwise a power failure could bring back the old name without its files. The old
+ * one is locked before it gets the name under which another run would begin. */
 static pg_status replace(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg_err why = {0};
+    int old = -1;
     char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE));
     if (!dir)
         return pg__nomem(err);
+    PG_TRY(lock_folder(&old, dir, LOCK_EX, s->dir, err));
     if (pg__sys_exchange(s->into, dir)) {
         st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot take the place of the earlier split",
                          PG_SHOW(s->into));
@@ -509,6 +518,8 @@ static pg_status replace(pg__split *s, pg_err *err)
     if (remove_split(s->into, &why) != PG_OK) /* the save itself is through */
         PG_TRY(pg__split_note(s, err, "the earlier split is left over: %s", why.msg));
 done:
+    if (old >= 0)
+        close(old);
     pg__mem_free(dir);
     return st;
 }
@@ -523,7 +534,7 @@ pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text,
         .force = 1, .no_sync = s->o->write.no_sync, .cancel = s->o->write.cancel};
     PG_TRY(write_sums(s, err));
     PG_TRY(pg_store_check_same(s->r.s, err));
-    PG_TRY(sync_all(s, err));
+    PG_TRY(pg__split_sync(s, err));
     PG_TRY(pg__split_path(&path, s, index, err));
     PG_TRY(pg__sink_open(&sink, path.s, &o, err));
     PG_TRY(pg__sink_write(sink, 0, text->s, text->n, err));

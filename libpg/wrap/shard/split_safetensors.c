@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/le.h"
 #include "base/limits.h"
@@ -29,6 +30,7 @@ typedef struct st_split {
     pg__manifest m;
     pg__str head; /* of the shard at hand */
     size_t shard;
+    pg__job_shard *shards; /* by shard */
 } st_split;
 
 /* A name and its tensor, to be sorted. */
@@ -198,24 +200,54 @@ static void shard_name(char *out, size_t cap, size_t i, size_t n)
         (void)snprintf(out, cap, "model-%05zu-of-%05zu.safetensors", i + 1, n);
 }
 
+/* Names and headers of all shards: another job's may be compared with them. */
+static pg_status plan_shards(st_split *t, pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint64_t n_data = 0;
+    t->shards = pg__mem_array(t->f.n, sizeof *t->shards);
+    if (!t->shards)
+        return pg__nomem(err);
+    for (t->shard = 0; t->shard < t->f.n; t->shard++) {
+        pg__job_shard *v = &t->shards[t->shard];
+        shard_name(v->name, sizeof v->name, t->shard, t->f.n);
+        PG_TRY(pg__strs_add(files, v->name, strlen(v->name), err));
+        PG_TRY(make_head(t, &n_data, err));
+        v->n_bytes = t->head.n + n_data;
+        v->n_tensors = pg__filling_count(&t->f, t->n, t->shard);
+        v->head = pg__crc32(0, t->head.s, t->head.n);
+        t->s->rep.n_bytes += n_data;
+    }
+done:
+    return st;
+}
+
 static pg_status write_shard(st_split *t, size_t shard, pg_err *err)
 {
-    char name[64];
-    uint32_t crc = 0;
     uint64_t n_data = 0;
-    t->shard = shard;
-    shard_name(name, sizeof name, shard, t->f.n);
-    pg_status st = make_head(t, &n_data, err);
-    const size_t n = pg__filling_count(&t->f, t->n, shard);
-    t->s->rep.n_bytes += n_data;
-    if (st != PG_OK)
-        return st;
+    pg__job_shard *v = &t->shards[shard];
     if (t->s->o->write.dry_run)
-        return pg__split_file(t->s, name, n, t->head.n + n_data, err);
-    st = pg__split_make(t->s, name, n, t->head.n + n_data, fill, t, &crc, err);
+        return pg__split_file(t->s, v->name, v->n_tensors, v->n_bytes, err);
+    t->shard = shard;
+    const pg_status st = make_head(t, &n_data, err);
+    return st == PG_OK
+               ? pg__split_make(t->s, v->name, v->n_tensors, v->n_bytes, fill, t, &v->crc, err)
+               : st;
+}
+
+/* Writes the shards that are this run's, or takes those that the jobs wrote. */
+static pg_status write_shards(st_split *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (t->s->o->finish && !t->s->o->write.dry_run)
+        PG_TRY(pg__split_collect(t->s, t->shards, t->f.n, err));
+    else
+        for (size_t i = 0; i < t->f.n; i++)
+            if (pg__split_is_mine(t->s, i))
+                PG_TRY(write_shard(t, i, err));
     for (size_t i = 0; i < t->m.n_pieces; i++)
-        if (t->f.shard[i] == shard)
-            t->m.pieces[i].crc = crc;
+        t->m.pieces[i].crc = t->shards[t->f.shard[i]].crc;
+done:
     return st;
 }
 
@@ -225,13 +257,12 @@ static pg_status write_shard(st_split *t, size_t shard, pg_err *err)
 static pg_status plan_manifest(st_split *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    char name[64];
     PG_TRY(pg__split_describe(&t->m, t->s, "safetensors", err));
     for (size_t i = 0; i < t->n; i++) {
         const pg_weight *w = &t->s->v[i].w;
-        shard_name(name, sizeof name, t->f.shard[i], t->f.n);
-        const pg__piece p = {
-            .path = name, .member = t->names.v[i], .rows = w->rank ? w->dims[0] : 1};
+        const pg__piece p = {.path = t->shards[t->f.shard[i]].name,
+                             .member = t->names.v[i],
+                             .rows = w->rank ? w->dims[0] : 1};
         PG_TRY(pg__split_add(&t->m, t->s, i, err));
         PG_TRY(pg__manifest_add_piece(&t->m, &p, err));
     }
@@ -247,7 +278,6 @@ static pg_status make_index(pg__str *out, const st_split *t, pg_err *err)
 {
     pg_status st = PG_OK;
     uint64_t total = 0;
-    char name[64];
     entry *v = sort_names(&t->names);
     if (!v)
         return pg__nomem(err);
@@ -258,14 +288,30 @@ static pg_status make_index(pg__str *out, const st_split *t, pg_err *err)
         "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {", total));
     for (size_t k = 0; k < t->n; k++) {
         const size_t i = v[k].tensor;
-        shard_name(name, sizeof name, t->f.shard[i], t->f.n);
         PG_TRY(pg__str_puts(out, k ? ",\n    " : "\n    ", err));
         PG_TRY(pg__json_quote(out, t->names.v[i], strlen(t->names.v[i]), err));
-        PG_TRY(pg__str_printf(out, err, ": \"%s\"", name));
+        PG_TRY(pg__str_printf(out, err, ": \"%s\"", t->shards[t->f.shard[i]].name));
     }
     PG_TRY(pg__str_puts(out, t->n ? "\n  }\n}\n" : "}\n}\n", err));
 done:
     pg__mem_free(v);
+    return st;
+}
+
+static pg_status write_index(st_split *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    PG_TRY(pg__split_side_manifest(t->s, &t->m, err));
+    PG_TRY(make_index(&index, t, err));
+    if (t->s->o->write.dry_run) {
+        st = pg__split_file(t->s, INDEX, t->n, index.n, err);
+        goto done;
+    }
+    PG_TRY(pg__split_finish(t->s, INDEX, &index, t->n, err));
+    pg__split_forget_jobs(t->s);
+done:
+    pg__str_fini(&index);
     return st;
 }
 
@@ -274,30 +320,22 @@ pg_status pg__split_safetensors(pg__split *s, pg_err *err)
     pg_status st = PG_OK;
     st_split t = {.s = s, .n = s->n};
     pg__strs files = {0};
-    pg__str index = {0};
-    char name[64];
     PG_TRY(make_names(&t, err));
     PG_TRY(pg__split_fill(&t.f, s, t.n, err));
-    for (size_t i = 0; i < t.f.n; i++) {
-        shard_name(name, sizeof name, i, t.f.n);
-        PG_TRY(pg__strs_add(&files, name, strlen(name), err));
-    }
+    PG_TRY(plan_shards(&t, &files, err));
     PG_TRY(plan_manifest(&t, err));
     PG_TRY(pg__split_prepare(s, INDEX, &files, s->n_bytes, err));
-    for (size_t i = 0; i < t.f.n; i++)
-        PG_TRY(write_shard(&t, i, err));
-    PG_TRY(pg__split_side_manifest(s, &t.m, err));
-    PG_TRY(make_index(&index, &t, err));
-    if (s->o->write.dry_run)
-        PG_TRY(pg__split_file(s, INDEX, t.n, index.n, err));
-    else
-        PG_TRY(pg__split_finish(s, INDEX, &index, t.n, err));
+    PG_TRY(write_shards(&t, err));
+    if (!s->o->n_jobs)
+        PG_TRY(write_index(&t, err));
+    else if (!s->o->write.dry_run)
+        PG_TRY(pg__split_end_job(s, t.shards, t.f.n, err));
 done:
     pg__manifest_fini(&t.m);
     pg__filling_fini(&t.f);
     pg__strs_fini(&t.names);
     pg__strs_fini(&files);
     pg__str_fini(&t.head);
-    pg__str_fini(&index);
+    pg__mem_free(t.shards);
     return st;
 }

@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import tempfile
-from typing import Any, Dict, Iterator, Optional, Type, TypeVar, Union
+from typing import Any, Dict, Iterator, Optional, Tuple, Type, TypeVar, Union
 
 from . import _errors
 from ._abi import abi
@@ -108,6 +108,14 @@ def wrap(src: Path, dst: Optional[Path] = None, *, like: Optional[Path] = None, 
         "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
 
 
+def _size(text: Union[None, int, str]) -> int:
+    if not isinstance(text, str):
+        return text or 0
+    n = ctypes.c_uint64()
+    call("pg_shard_size", ctypes.byref(n), text.encode())
+    return n.value
+
+
 def split(src: Path, folder: Path, *, format: str = "npy", max_shard_size: Union[None, int, str] = None,
           max_tensors: Optional[int] = None, unwrap: bool = False, sha256: bool = False, jobs: Optional[int] = None,
           part: Optional[str] = None, force: bool = False, dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False,
@@ -127,31 +135,39 @@ def split(src: Path, folder: Path, *, format: str = "npy", max_shard_size: Union
     >>> len(report.files), report.files[-1].path
     (9, 'manifest.json')
     """
-    which, n = ctypes.c_int(), ctypes.c_uint64(0 if max_shard_size is None or isinstance(max_shard_size, str) else max_shard_size)
+    which = ctypes.c_int()
     if not lib.pg_shard_format_by_name(ctypes.byref(which), format.encode()):
         raise _errors.ArgumentError('format is "npy", "npz", "safetensors" or "keras", not "%s"' % format)
-    if isinstance(max_shard_size, str):
-        call("pg_shard_size", ctypes.byref(n), max_shard_size.encode())
     return _write("pg_split_file", ShardReport, src, folder, abi.pg_split_opts(), {
-        "format": which.value, "max_shard_size": n.value, "max_tensors": max_tensors, "unwrap": unwrap, "sha256": sha256,
+        "format": which.value, "max_shard_size": _size(max_shard_size), "max_tensors": max_tensors, "unwrap": unwrap, "sha256": sha256,
         "jobs": jobs, "part": part, "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
 
 
-def join(src: Path, dst: Path, *, only: Optional[str] = None, force: bool = False, dry_run: bool = False, no_sync: bool = False,
-         skip_verify: bool = False, progress: Progress = False) -> ShardReport:
-    """Joins shards into the file that was split.
+def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[str] = None,
+         max_shard_size: Union[None, int, str] = None, job: Optional[Tuple[int, int]] = None, finish: bool = False,
+         part: Optional[str] = None, force: bool = False, dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False,
+         progress: Progress = False) -> ShardReport:
+    """Joins shards into the file that was split; of what the ranks of a job left (DCP, ZeRO, ...), writes the model.
 
     Args:
         src: the folder, its manifest or index, or one shard.
+        dst: a file; of a checkpoint of many ranks also a folder (max_shard_size, or it ends with "/"), in the layout of
+            Hugging Face's libraries.
         only: tensors whose "layer/weight" matches, "conv*" for example.
+        dtype: "float32", "float16" or "bfloat16", for all floating-point weights.
+        max_shard_size: bytes, or "5GB".
+        job: (k, n): writes the k-th of n shares, counted from 1, as other processes write theirs. finish: when all are
+            through, proves their shards and writes the index.
     The others are unwrap()'s. Raises DamagedError, whose details list all missing and damaged shards.
 
     >>> folder = split("model.h5", "shards").output
     >>> join(folder, "back.h5").n_verified
     8
     """
+    k, n = job or (0, 0)
     return _write("pg_join_file", ShardReport, src, dst, abi.pg_join_opts(), {
-        "only": only, "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
+        "only": only, "dtype": dtype, "max_shard_size": _size(max_shard_size), "job": k, "n_jobs": n, "finish": finish,
+        "part": part, "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
 
 
 @contextlib.contextmanager

@@ -95,10 +95,10 @@ enum pg_shard_format {
 };
 struct pg_split_opts {
     pg_write_opts write; pg_shard_format format; uint64_t max_shard_bytes; size_t max_tensors; int unwrap; int sha256;
-    size_t n_threads;
+    size_t n_threads; unsigned job, n_jobs; int finish;
 };
 struct pg_join_opts {
-    pg_write_opts write; const char *only;
+    pg_write_opts write; const char *only; const char *dtype; uint64_t max_shard_bytes; unsigned job, n_jobs; int finish;
 };
 struct pg_shard_file {
     char *path; size_t n_tensors; uint64_t n_bytes;

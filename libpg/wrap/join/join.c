@@ -2,8 +2,6 @@
  * all shards before it opens the output, and their checksums while it copies into the sink's
  * temporary file, which gets its name only if all are right. */
 #include <errno.h>
-#include <fnmatch.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,16 +11,7 @@
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
-#include "pg/shard.h"
-#include "wrap/rewrite/rewrite.h"
-
-typedef struct join {
-    const char *in, *out;
-    const pg_join_opts *o;
-    char *index; /* path of the manifest or index */
-    pg__io *io;
-    pg_shard_report rep;
-} join;
+#include "wrap/join/join.h"
 
 static pg_status add_all(char ***list, size_t *n, const pg__strs *from, pg_err *err)
 {
@@ -70,7 +59,7 @@ done:
 }
 
 /* Finds the index for the user's operand: a folder, an index, or a shard. */
-static pg_status find_index(join *j, pg_err *err)
+static pg_status find_index(pg__join *j, pg_err *err)
 {
     pg_status st = pg__index_of(&j->index, j->in, err);
     if (st == PG_OK && !j->index)
@@ -97,16 +86,18 @@ static void read_head(char head[512], pg__io *io)
         head[0] = 0;
 }
 
+/* Not by "layers" alone: a tree of Orbax may have that key. */
 static int is_manifest(pg__io *io)
 {
     char head[512];
     read_head(head, io);
     return pg__manifest_is_side(head) || strstr(head, "\"source_format\"") ||
-           strstr(head, "\"format\": \"np") || strstr(head, "\"layers\"");
+           strstr(head, "\"format\": \"np") ||
+           (strstr(head, "\"layers\"") && !strstr(head, "\"tree_metadata\""));
 }
 
 /* Takes over both. */
-static void use_index(join *j, char **path, pg__io **io)
+static void use_index(pg__join *j, char **path, pg__io **io)
 {
     pg__mem_free(j->index);
     pg__io_close(j->io);
@@ -118,7 +109,7 @@ static void use_index(join *j, char **path, pg__io **io)
 
 /* The index of a shard by its name: "model-00002-of-00003.safetensors", "model_00001.weights.h5".
  */
-static pg_status find_shard_index(join *j, pg_err *err)
+static pg_status find_shard_index(pg__join *j, pg_err *err)
 {
     static const char st_end[] = ".safetensors", h5_end[] = ".weights.h5";
     const char *slash = strrchr(j->in, '/'), *name = slash ? slash + 1 : j->in;
@@ -149,7 +140,7 @@ done:
 }
 
 /* The manifest beside an index of safetensors or Keras' shards says more than the index. */
-static pg_status prefer_manifest(join *j, pg_err *err)
+static pg_status prefer_manifest(pg__join *j, pg_err *err)
 {
     pg_status st = PG_OK;
     char *path = NULL, head[512];
@@ -169,7 +160,7 @@ done:
     return st;
 }
 
-static pg__sink_opts sink_opts(const join *j)
+pg__sink_opts pg__join_sink(const pg__join *j)
 {
     return (pg__sink_opts){.force = j->o->write.force,
                            .no_sync = j->o->write.no_sync,
@@ -181,7 +172,7 @@ static pg__sink_opts sink_opts(const join *j)
 /* ---- from a manifest -------------------------------------------------------------------------
  */
 
-static pg_status count(join *j, const pg__manifest *m, pg_err *err)
+static pg_status count(pg__join *j, const pg__manifest *m, pg_err *err)
 {
     for (size_t i = 0; i < m->n_weights + m->n_state; i++) {
         const pg__shard_tensor *t = &m->tensors[i];
@@ -214,7 +205,7 @@ static const pg__format *format_of(const pg__manifest *m)
 /* 1 if the output's name asks for the format of the shards instead of that of the file that was
  * split: one safetensors file from a Keras file's shards, one .weights.h5 from those of a .keras
  * archive. */
-static int wants_plain(const join *j, const pg__manifest *m)
+static int wants_plain(const pg__join *j, const pg__manifest *m)
 {
     const pg__format *f = format_of(m);
     if (!j->out)
@@ -226,7 +217,7 @@ static int wants_plain(const join *j, const pg__manifest *m)
 }
 
 /* To the index beside the manifest. */
-static pg_status use_plain_index(join *j, int keras, pg_err *err)
+static pg_status use_plain_index(pg__join *j, int keras, pg_err *err)
 {
     pg_status st = PG_OK;
     char *path = NULL;
@@ -275,7 +266,7 @@ static pg_status write_flat(pg__sink *sink, const pg__format *f, pg_store *s, pg
     return st;
 }
 
-static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
+static pg_status check_sums(pg__join *j, const pg__shards *s, pg_err *err)
 {
     const pg__strs *bad = pg__shards_damages(s);
     j->rep.n_verified = pg__shards_n_verified(s);
@@ -291,7 +282,7 @@ static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
 }
 
 /* Checks the sums of whole shards, for a join by their own index. */
-static pg_status check_shards(join *j, pg__shards *s, pg_err *err)
+static pg_status check_shards(pg__join *j, pg__shards *s, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__shards_check_archives(s, err));
@@ -302,14 +293,14 @@ done:
     return st;
 }
 
-static pg_status write_manifest(join *j, pg__shards *s, pg_err *err)
+static pg_status write_manifest(pg__join *j, pg__shards *s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__sink *sink = NULL;
     pg_store *store = NULL; /* owns s */
     const pg__manifest *m = pg__shards_manifest(s);
     const pg__format *f = format_of(m);
-    const pg__sink_opts o = sink_opts(j);
+    const pg__sink_opts o = pg__join_sink(j);
     st = count(j, m, err);
     if (st == PG_OK)
         st = pg__shards_store(&store, s, err);
@@ -341,8 +332,17 @@ done:
     return st;
 }
 
+/* What can be asked for only where tensors have no container of their own. */
+static pg_status refuse_options(const pg__join *j, pg_err *err)
+{
+    if (j->o->dtype)
+        return pg_fail(err, PG_E_ARG, "%s: shards of a split model keep their types",
+                       PG_SHOW(j->in));
+    return pg_fail(err, PG_E_ARG, "%s: joined into one file, not into a folder", PG_SHOW(j->in));
+}
+
 /* *plain: everything was checked; join by the shards' own index. */
-static pg_status join_manifest(join *j, int *plain, pg_err *err)
+static pg_status join_manifest(pg__join *j, int *plain, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__shards *s = NULL;
@@ -350,7 +350,10 @@ static pg_status join_manifest(join *j, int *plain, pg_err *err)
     st = pg__shards_open(&s, j->io, j->index, j->o->only, &faults, err);
     if (st == PG_OK) {
         *plain = wants_plain(j, pg__shards_manifest(s));
-        st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
+        if (j->o->dtype || pg__join_to_folder(j))
+            st = refuse_options(j, err);
+        else
+            st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
         goto done;
     }
     if (st == PG_E_FORMAT && faults.missing.n + faults.damaged.n) {
@@ -368,184 +371,46 @@ done:
     return st;
 }
 
-/* ---- from an index ---------------------------------------------------------------------------
- */
-
-/* Drops from a plan what does not match --only. */
-static pg_status plan_only(pg__plan *plan, const char *glob, pg_err *err)
-{
-    pg__plan some = {.src = plan->src, .keep_state = plan->keep_state};
-    pg_status st = PG_OK;
-    if (!glob)
-        return PG_OK;
-    for (size_t l = 0; l < plan->n_layers || (l == 0 && !plan->n_layers); l++) {
-        const pg__plan_layer *layer = plan->n_layers ? &plan->layers[l] : NULL;
-        const size_t first = layer ? layer->first : 0, n = layer ? layer->n : plan->n_items;
-        int begun = 0;
-        for (size_t i = first; i < first + n; i++) {
-            const pg__plan_item *item = &plan->items[i];
-            if (fnmatch(glob, item->name, 0) != 0 && !(layer && !fnmatch(glob, layer->name, 0)))
-                continue;
-            if (layer && !begun++)
-                PG_TRY(
-                    pg__plan_add_layer(&some, layer->name, strlen(layer->name), layer->src, err));
-            PG_TRY(pg__plan_add(&some, item->src, item->name, err));
-        }
-    }
-    some.keep_state = 0;
-    if (some.n_items == 0)
-        PG_FAIL(PG_E_ARG, "no tensor matches \"%s\"", PG_SHOW(glob));
-    pg__plan_fini(plan);
-    *plan = some;
-    some = (pg__plan){0};
-done:
-    pg__plan_fini(&some);
-    return st;
-}
-
-static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
-{
-    for (size_t i = 0; i < p->n_items; i++) {
-        const pg_weight *w = pg__store_tensor(p->src, p->items[i].src);
-        if (__builtin_add_overflow(j->rep.n_bytes, w->n_bytes, &j->rep.n_bytes))
-            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
-        j->rep.n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
-    }
-    j->rep.n_layers = p->n_layers;
-    j->rep.n_tensors = p->n_items;
-    j->rep.n_state = pg__plan_n_state(p);
-    j->rep.n_written = j->rep.n_tensors + j->rep.n_state;
-    return PG_OK;
-}
-
-/* ---- from a checkpoint of several processes --------------------------------------------------
- */
-
-/* The model's tensors, put together, under the names that the bare module has. What a wrapper left
- * in the names is removed, if it is sure that it was one. */
-static pg_status plan_bare(pg__rewrite *r, pg_err *err)
-{
-    static const pg_unwrap_opts defaults = {0};
-    pg_err why = {0};
-    const pg_status st = r->v.f.verdict == PG_V_WRAPPER ? pg__plan_unwrap(r, &defaults, &why)
-                                                        : pg__plan_copy_of(&r->plan, r->s, &why);
-    if (st != PG_OK && err)
-        *err = why;
-    r->plan.keep_state = 0;
-    return st;
-}
-
-static pg_status note(join *j, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
-static pg_status note(join *j, pg_err *err, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return pg__finding_add(&j->rep.notes, &j->rep.n_notes, text, err);
-}
-
-static pg_status note_left_out(join *j, const pg_store *s, pg_err *err)
-{
-    const size_t n = pg_store_n_state(s);
-    pg_status st = PG_OK;
-    if (n)
-        st = note(j, err, "left out: %zu tensor%s of the optimizer and other training", n,
-                  n == 1 ? "" : "s");
-    if (st == PG_OK && pg_store_others(s))
-        st = note(j, err, "beside the model: %s", pg_store_others(s));
-    return st;
-}
-
-/* Another container needs a description, which SavedModels alone bring along. */
-static pg_status refuse_output(const join *j, const pg_store *s, pg_err *err)
-{
-    const char *dot = strrchr(pg__base_name(j->out), '.');
-    const int n = dot ? (int)(dot - j->out) : (int)strlen(j->out);
-    (void)pg_fail(err, PG_E_ARG, "%s: a checkpoint is joined into .safetensors", PG_SHOW(j->out));
-    pg_err_do(err, PG_DO_CONVERT, j->in);
-    if (pg_store_text(s, PG_TEXT_MODEL_CONFIG, NULL))
-        pg_err_arg(err, "out", "%s", j->out);
-    else
-        pg_err_arg(err, "out", "%.*s.safetensors", n, j->out);
-    return PG_E_ARG;
-}
-
-static pg_status join_checkpoint(join *j, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__rewrite r = {.in = j->index, .out = j->out, .write = &j->o->write};
-    pg__save_report saved = {0};
-    pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
-                       .prove = j->o->write.prove,
-                       .user = j->o->write.user,
-                       .sink = sink_opts(j)};
-    PG_TRY(pg__rewrite_open(&r, err));
-    if (j->out && !pg__ends_with(j->out, ".safetensors")) {
-        st = refuse_output(j, r.s, err);
-        goto done;
-    }
-    PG_TRY(plan_bare(&r, err));
-    PG_TRY(plan_only(&r.plan, j->o->only, err));
-    PG_TRY(count_plan(j, &r.plan, err));
-    PG_TRY(note_left_out(j, r.s, err));
-    PG_TRY(pg__note_provenance(r.s, &j->o->write, err));
-    if (j->o->write.dry_run) {
-        if (j->out)
-            PG_TRY(pg__sink_check(j->out, &o.sink, err));
-        goto done;
-    }
-    PG_TRY(pg__format_save(&pg__fmt_safetensors, j->out, &r.plan, &o, &saved, err));
-    j->rep.n_verified = saved.n_verified;
-done:
-    pg__rewrite_fini(&r);
-    return st;
-}
-
 /* ---- from an index of shards -----------------------------------------------------------------
  */
 
+/* The index of a Keras shard that is open: its path becomes the input. */
+static pg_status open_index_of(pg__join *j, pg_store **s, const char *index, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *path = NULL;
+    PG_TRY(find_above(&path, j->in, index, 0, err));
+    pg__mem_free(j->index);
+    j->index = path;
+    pg_store_close(*s);
+    *s = NULL;
+    PG_TRY(pg_store_open(s, path, NULL, err));
+done:
+    return st;
+}
+
 /* Shards of Hugging Face and Keras have no checksums, so the output is read back and compared. */
-static pg_status join_index(join *j, pg_err *err)
+static pg_status join_index(pg__join *j, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__plan plan = {0};
     pg_store *s = NULL;
-    pg__save_report saved = {0};
-    pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
-                       .prove = j->o->write.prove,
-                       .user = j->o->write.user};
     PG_TRY(pg_store_open(&s, j->index, &(pg_open_opts){.part = j->o->write.part}, err));
     if (pg__format_of(s)->of_ranks) {
-        st = join_checkpoint(j, err);
-        goto done;
+        pg_store_close(s); /* each may hold a file of every rank open */
+        return pg__join_ranks(j, err);
     }
-    const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
-    const char *index = pg__v3_shard_index(s);
-    if (index) { /* a shard alone */
-        char *path = NULL;
-        PG_TRY(find_above(&path, j->in, index, 0, err));
-        pg__mem_free(j->index);
-        j->index = path;
-        pg_store_close(s);
-        s = NULL;
-        PG_TRY(pg_store_open(&s, path, NULL, err));
+    int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
+    if (pg__v3_shard_index(s)) { /* a shard alone */
+        keras = 1;
+        PG_TRY(open_index_of(j, &s, pg__v3_shard_index(s), err));
     } else if (!keras && strcmp(pg_store_format(s), "safetensors") != 0) {
         PG_FAIL(PG_E_ARG, "%s: a whole file, not a shard or an index", PG_SHOW(j->in));
     }
+    if (keras && (j->o->dtype || pg__join_to_folder(j)))
+        PG_TRY(refuse_options(j, err));
     PG_TRY(pg__plan_copy_of(&plan, s, err));
-    PG_TRY(plan_only(&plan, j->o->only, err));
-    PG_TRY(count_plan(j, &plan, err));
-    o.sink = sink_opts(j);
-    if (j->o->write.dry_run) {
-        if (j->out)
-            PG_TRY(pg__sink_check(j->out, &o.sink, err));
-        goto done;
-    }
-    PG_TRY(pg__format_save(keras || index ? &pg__fmt_keras_v3 : &pg__fmt_safetensors, j->out, &plan,
-                           &o, &saved, err));
-    j->rep.n_verified = saved.n_verified;
+    PG_TRY(pg__join_plan(j, &plan, keras ? &pg__fmt_keras_v3 : &pg__fmt_safetensors, err));
 done:
     pg__plan_fini(&plan);
     pg_store_close(s);
@@ -557,7 +422,7 @@ pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts
 {
     static const pg_join_opts defaults = {0};
     pg_status st = PG_OK;
-    join j = {.in = in, .out = out, .o = opts ? opts : &defaults};
+    pg__join j = {.in = in, .out = out, .o = opts ? opts : &defaults};
     if (!in || (!out && !j.o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(find_index(&j, err));
