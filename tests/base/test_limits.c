@@ -325,7 +325,7 @@ static const struct {
     {"PG_LIMIT_TF_INDEX_BYTES", a_long_index_of_tensorflow, PG_E_LIMIT, NULL},
     {"PG_LIMIT_TF_SHARDS", NULL, PG_E_LIMIT, "format/test_fmt_tf.c"},
     {"PG_LIMIT_FOLDERS", deep_folders_of_pictures, PG_E_LIMIT, NULL},
-    {"PG_LIMIT_SHARD_DEPTH", NULL, PG_E_LIMIT, "wrap/shard/test_join.c"},
+    {"PG_LIMIT_SHARD_DEPTH", NULL, PG_E_LIMIT, "wrap/join/test_join.c"},
     {"PG_LIMIT_IMAGE_BYTES", a_large_picture, PG_E_LIMIT, NULL},
     {"PG_LIMIT_PICTURE_BYTES", a_large_file_of_a_picture, PG_E_LIMIT, NULL},
     {"PG_LIMIT_CSV_LINE", a_long_line, PG_E_LIMIT, NULL},
