@@ -48,7 +48,7 @@ import ctypes, pgfit._library
 lib = ctypes.CDLL(pgfit._library.path())
 lib.pg_version.restype = ctypes.c_char_p
 print('libpg', lib.pg_version().decode())
-for hidden in ('H5open', 'json_loads', 'zip_open', 'inflate', 'png_create_info_struct', 'jpeg_read_header'):
+for hidden in ('H5open', 'json_loads', 'zip_open', 'inflate', 'png_create_info_struct', 'jpeg_read_header', 'ZSTD_decompress'):
     assert not hasattr(lib, hidden), hidden + ' is visible'
 END
 check "libpg.so from Python" says '^libpg 0' $bin/python library.py
