@@ -15,11 +15,13 @@ FILES = {  # name in the documents: test file
     'after.h5': 'golden/mlp_digits/final_weights.h5',
     'a.h5': 'files/keras-3.6.0-native/cnn4/template_legacy.h5',
     'b.keras': 'files/keras-3.6.0-native/cnn4/template.keras',
+    'ranks': 'modern/dcp-tp-fsdp2/ckpt',
     'broken.h5': 'negative/truncated_half.h5',
 }
 
 
 def lay_out(testdata, folder):
-    """Copies them into a folder."""
+    """Copies them into a folder; what ranks saved is a folder itself."""
     for name, path in FILES.items():
-        shutil.copy(pathlib.Path(testdata) / path, pathlib.Path(folder) / name)
+        source, target = pathlib.Path(testdata) / path, pathlib.Path(folder) / name
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)

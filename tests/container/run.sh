@@ -42,6 +42,7 @@ assert not config.get('User'), config
 END
 cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$top/data/parallel.h5"
 cp testdata/files/keras-2.2.4/cnn4-g2/template.json "$top/data/model.json"
+cp -r testdata/modern/orbax-ocdbt "$top/data/orbax"
 chown -R $user:$user "$top/data"
 
 inside() { # command: as `docker run --user --read-only --network none --cap-drop all -v data:/data` runs it
@@ -90,6 +91,8 @@ check "pgcheck" inside pgcheck --model model.json single.h5
 check "pgconvert" says 'bit-equal' inside pgconvert single.h5 single.safetensors
 check "pgsplit" inside pgsplit single.h5 shards/
 check "pgjoin" inside pgjoin shards/ joined.h5
+check "pgjoin of Orbax" says 'checksums equal' inside pgjoin orbax/ckpt orbax.safetensors
+check "as Orbax has it" inside pgdiff -q orbax.safetensors orbax/expected.safetensors
 check "pgwrap" inside pgwrap --like parallel.h5 joined.h5 again.h5
 check "pgfit" says '2 devices' inside pgfit --demo digits --devices cpu:0,cpu:1 --epochs 1 -o digits.h5
 check "a folder that is read-only: said" not inside pgunwrap parallel.h5 /usr/out.h5

@@ -61,6 +61,8 @@ check "the loader finds all libraries" loads /usr/bin/pg* /usr/lib/*/libpg.so.0 
 
 check "pgunwrap" says 'checksums equal' pgunwrap /try/parallel.h5 single.h5
 check "pgdiff" pgdiff single.h5 /try/parallel.h5
+check "pgjoin of Orbax" says 'checksums equal' pgjoin /try/orbax/ckpt orbax.safetensors
+check "as Orbax has it" pgdiff -q orbax.safetensors /try/orbax/expected.safetensors
 check "pgfit --demo" pgfit --demo digits --devices cpu:0,cpu:1 --epochs 1 -o digits.h5
 check "pgfit computes with oneDNN" says oneDNN pgfit --version
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -68,6 +70,9 @@ check "pgfit by Open MPI" says '2 ranks (Open MPI' mpirun.openmpi -np 2 pgfit --
 check "pgfit by MPICH" says '2 ranks (MPICH' mpirun.mpich -np 2 pgfit --demo digits --epochs 1 -o mpich.h5
 check "both compute the same" cmp openmpi.h5 mpich.h5
 
+check "pgfit.join of Orbax" says '^11$' python3 -c '
+import pgfit
+print(pgfit.join("/try/orbax/ckpt", "joined.safetensors").n_verified)'
 check "import pgfit" says '/libpg.so.0$' python3 -c 'import pgfit._library; print(pgfit._library.path())'
 check "pgfit.unwrap" says '8 of 8' python3 -c '
 import pgfit

@@ -24,6 +24,7 @@ mkdir -p "$root/try/debs"
 cp "$@" "$root/try/debs/"
 cp tests/deb/inside.sh tests/wheel/checks.sh "$root/try/"
 cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
+cp -r testdata/modern/orbax-ocdbt "$root/try/orbax"
 python3 tests/doc_examples.py README.md "$root/try/example.c"
 # shellcheck disable=SC2016
 fetch='apt-get install -y -q --download-only $(cat /try/helpers) /try/debs/*.deb'

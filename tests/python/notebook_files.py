@@ -69,6 +69,47 @@ save_file(tensors, 'changed.safetensors')
 change = pgfit.diff('single.safetensors', 'changed.safetensors')
 assert [r.name for r in change.changed] and len(change.changed) == 1 and abs(change.changed[0].max_abs - 1) < 1e-6
 
+# What the ranks of a job saved, beside what the frameworks themselves put together; a whole file of it, and one of Keras' again.
+MODERN = pathlib.Path(sys.argv[2]).resolve() / 'modern'
+for saved in ('dcp-fsdp2/ckpt', 'dcp-tp-fsdp2/ckpt', 'zero2-groups/ckpt', 'zero3-tied/ckpt', 'orbax-ocdbt/ckpt', 'orbax-zarr-per-array/ckpt',
+              'orbax-manager-standard/ckpt', 'flax-msgpack/flax_model.msgpack', 'flax-msgpack-chunked/flax_model.msgpack'):
+    folder = MODERN / saved
+    want = load_file(folder.parent / 'expected.safetensors')
+    info = pgfit.inspect(folder)
+    assert len(info.tensors) == len(want) and info.verdict == 'single', (saved, info)
+    report = pgfit.join(folder, 'whole.safetensors', force=True)
+    assert report.n_verified == len(want), (saved, report)
+    whole = load_file('whole.safetensors')
+    with pgfit.open(folder) as f:
+        assert sorted(f) == sorted(want) == sorted(whole), saved
+        for name, array in f.items():
+            np.testing.assert_array_equal(array, want[name])
+            np.testing.assert_array_equal(whole[name], want[name])
+    assert pgfit.diff(folder, 'whole.safetensors').equal and pgfit.check(folder).ok, saved
+    pgfit.split(folder, pathlib.Path(saved).parts[0])
+    assert pgfit.diff(pathlib.Path(saved).parts[0], folder).equal
+pgfit.join(MODERN / 'dcp-tp-fsdp2/ckpt', 'part.safetensors', part='app.model')
+want = load_file(MODERN / 'dcp-tp-fsdp2/expected.safetensors')
+with pgfit.open(MODERN / 'dcp-tp-fsdp2/ckpt', part='app.model') as f:
+    assert sorted(f) == sorted(want) == sorted(load_file('part.safetensors'))
+for call in (pgfit.open, pgfit.inspect, lambda path, part: pgfit.join(path, 'none', part=part),
+             lambda path, part: pgfit.convert(path, 'none.safetensors', part=part)):
+    try:
+        call(MODERN / 'dcp-tp-fsdp2/ckpt', part='nets')
+    except pgfit.ArgumentError as e:
+        assert 'no part "nets"' in e.message
+    else:
+        raise AssertionError('guessed')
+for saved in ('tf-save-weights/w', 'tf-savedmodel/sm'):
+    folder = MODERN / saved
+    pgfit.convert(folder, 'keras.h5', model=folder.parent / 'model.json', force=True)
+    with h5py.File('keras.h5') as h, h5py.File(folder.parent / 'expected_model.h5') as m:
+        values = [[g[layer][w][()] for layer in g.attrs['layer_names'] for w in g[layer].attrs['weight_names']]
+                  for g in (h, m.get('model_weights', m))]
+        assert len(values[0]) == len(values[1]) > 0
+        for ours, theirs in zip(*values):
+            np.testing.assert_array_equal(ours, theirs)
+
 # Training on arrays; predictions are those of a matrix product.
 x, y = np.load('digits.npz')['x0'], np.load('digits.npz')['y0']
 run = pgfit.fit('mlp.json', x, y, loss='categorical_crossentropy', optimizer='adam', epochs=3, verbose=0, output='t.safetensors')

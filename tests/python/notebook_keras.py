@@ -89,6 +89,13 @@ other.compile('sgd', ['categorical_crossentropy', 'mse'])
 got = pgfit.fit(other, x, y, optimizer=keras.optimizers.Adam(0.02), verbose=0)
 assert got.params['optimizer'] == 'Adam'
 
+ours, theirs = (compiled(optimizers['adam'], model.get_weights()) for _ in range(2))
+with pgfit.Trainer(ours) as trainer:
+    for _ in range(2):
+        got, want = (m.fit(x, y, shuffle=False, verbose=0).history['loss'] for m in (trainer, theirs))
+        assert far([got], [want]) < TOLERANCE, (got, want)
+    assert far(trainer.predict(x), theirs.predict(x, verbose=0)) < 1e-5
+
 # Callbacks of Keras, of one's own, and those that cannot work.
 model = compiled(optimizers['sgd'])
 seen = []

@@ -1,5 +1,6 @@
 """notebook.py, torch: state_dicts of wrappers, loaded strictly into the bare model."""
 import os
+import sys
 
 import pgfit
 import pgfit.torch
@@ -60,6 +61,12 @@ except pgfit.AmbiguousError as e:
 else:
     raise AssertionError('guessed')
 assert torch.equal(pgfit.torch.load('two.pt', part='model')['0.weight'], model.state_dict()['0.weight'])
+
+# What ranks saved of a DistributedDataParallel, whose prefix goes.
+folder = os.path.join(sys.argv[2], 'modern/dcp-ddp')
+want = pgfit.torch.load(os.path.join(folder, 'expected.safetensors'))
+got = pgfit.torch.load(os.path.join(folder, 'ckpt'))
+assert sorted(got) == sorted(want) and all(torch.equal(got[name], want[name]) for name in want), sorted(got)
 
 # The manual page's own example.
 for block in page_blocks('python'):

@@ -25,6 +25,12 @@ done
 for page in pg pg-formats pg-training; do check "manual $page" test -s v/share/man/man7/$page.7; done
 check "pgunwrap" says 'checksums equal' $bin/pgunwrap /try/parallel.h5 single.h5
 check "pgdiff" $bin/pgdiff single.h5 /try/parallel.h5
+for saved in dcp-fsdp2 orbax-ocdbt zero3; do
+    check "pgjoin of $saved" says 'checksums equal' $bin/pgjoin /try/modern/$saved/ckpt $saved.safetensors
+    check "$saved, as its framework has it" $bin/pgdiff -q $saved.safetensors /try/modern/$saved/expected.safetensors
+done
+check "pgconvert of TensorFlow's" says 'bit-equal' $bin/pgconvert --model /try/modern/tf-save-weights/model.json /try/modern/tf-save-weights/w tf.h5
+check "as TensorFlow has it" $bin/pgdiff -q tf.h5 /try/modern/tf-save-weights/expected_model.h5
 check "pgfit --demo" $bin/pgfit --demo digits --devices cpu:0,cpu:1 --epochs 2 -o digits.h5
 case $(uname -m) in
 x86_64) onednn='oneDNN 3' others='manylinux_2_28_x86_64 manylinux_2_31_aarch64' ms=10 gpu='^try: pip install pgfit-cuda13$' ;;

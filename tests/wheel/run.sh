@@ -37,6 +37,8 @@ for suite; do
     [ $script != cuda.sh ] || cc -shared -fPIC -o "$root/try/driver/libcuda.so.1" tests/backend/cuda/old_driver.c
     cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
     cp -r testdata/files/keras-2.2.4/cnn4-g2 "$root/try/cnn4"
+    mkdir "$root/try/modern"
+    cp -r testdata/modern/dcp-fsdp2 testdata/modern/orbax-ocdbt testdata/modern/tf-save-weights testdata/modern/zero3 "$root/try/modern/"
     echo "--- $suite"
     if root_run "$root" sh /try/$script; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
     rm -rf "$root/try"

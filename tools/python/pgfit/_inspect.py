@@ -188,7 +188,7 @@ def inspect(path: Path, *, part: Optional[str] = None, stats: bool = False, prog
 
     Args:
         path: a file or folder of any format that libpg reads.
-        part: of a PyTorch checkpoint, which part ("model_ema"); "." is everything.
+        part: of a checkpoint of PyTorch or of a job's ranks, which part ("model_ema"); "." is everything.
         stats: also read the values; every tensor then has `stats`.
         progress: True shows a bar; a function gets (bytes done, bytes in all).
 

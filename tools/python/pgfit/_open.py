@@ -156,7 +156,7 @@ def open(path: Path, *, part: Optional[str] = None, unwrap: bool = False, mode: 
 
     Args:
         path: the file or folder.
-        part: of a PyTorch checkpoint, which part ("model_ema"); "." is everything.
+        part: of a checkpoint of PyTorch or of a job's ranks, which part ("model_ema"); "." is everything.
         unwrap: the one-device model inside a parallel wrapper's file, under the names that it has there.
         mode: "r": arrays are read-only and mapped from the file where it holds them as they are; "c": mapped, but they may
             be changed, which does not reach the file; "m": copies in memory.

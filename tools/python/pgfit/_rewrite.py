@@ -150,12 +150,13 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
     """Joins shards into the file that was split; of what the ranks of a job left (DCP, ZeRO, ...), writes the model.
 
     Args:
-        src: the folder, its manifest or index, or one shard.
+        src: the folder, its manifest or index, or one shard; a checkpoint of DCP, DeepSpeed, TensorFlow, Orbax or Flax.
         dst: a file; of a checkpoint of many ranks also a folder (max_shard_size, or it ends with "/"), in the layout of
             Hugging Face's libraries.
         only: tensors whose "layer/weight" matches, "conv*" for example.
         dtype: "float32", "float16" or "bfloat16", for all floating-point weights.
         max_shard_size: bytes, or "5GB".
+        part: of what a job saved, which part ("app.model"), as in open().
         job: (k, n): writes the k-th of n shares, counted from 1, as other processes write theirs. finish: when all are
             through, proves their shards and writes the index.
     The others are unwrap()'s. Raises DamagedError, whose details list all missing and damaged shards.
