@@ -1,7 +1,10 @@
 #!/bin/sh
-# Builds the wheels and the Debian packages of the commit a second time, later and with another umask; the Debian packages also in
-# another folder, which the wheels never see: the script builds them in /build of its root, wherever the tree is. Their bytes must
-# be those of the first build, which is what build/dist has.
+# Builds the wheels and the Debian packages of the commit a second time, later and with another umask. Their bytes must be those of
+# the first build, which is what build/dist has.
+#
+# The Debian packages come from another folder, and everything is compiled once more. The wheels never see another folder than /build
+# of their root, and their objects come from the cache of the compiler: they are the same sources, for the same kind of compiler.
+# What only wheels have is done again: the source distribution, links, patchelf, the archives' order, times and permissions.
 #
 #   tests/packages/reproducible.sh [wheel|debian]...      both if none is named
 #
