@@ -33,7 +33,7 @@ for suite; do
     rm -rf "$root/try"
     mkdir -p "$root/try/cuda" "$root/try/driver"
     cp "$wheel" tests/wheel/checks.sh "tests/wheel/$script" "$root/try/"
-    cp build/dist/pgfit_cuda13-*.whl "$root/try/cuda/" 2>/dev/null || true # where nvcc was not to be had there is none
+    cp build/dist/pgfit_cuda13-*_$machine.whl "$root/try/cuda/" 2>/dev/null || true # where nvcc was not to be had there is none
     [ $script != cuda.sh ] || cc -shared -fPIC -o "$root/try/driver/libcuda.so.1" tests/backend/cuda/old_driver.c
     cp testdata/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5 "$root/try/parallel.h5"
     cp -r testdata/files/keras-2.2.4/cnn4-g2 "$root/try/cnn4"
