@@ -190,19 +190,13 @@ void info_open(info *in, const char *path, const info_opts *o)
     const pg_open_opts listed = {.part = ""};
     struct stat st;
     *in = (info){.path = path};
-    const int sys = stat(path, &st) ? errno : 0;
-    if (!sys && S_ISREG(st.st_mode))
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* a prefix of TensorFlow is no file */
         in->file_bytes = (uint64_t)st.st_size;
     pg_status code = pg_store_open(&in->store, path, &open, &in->err);
     if (code == PG_E_AMBIGUOUS) { /* other tools need to know which part; pginfo lists all */
         in->question = in->err;
         in->err = (pg_err){0};
         code = pg_store_open(&in->store, path, &listed, &in->err);
-    }
-    if (code == PG_OK && sys) {
-        pg_store_close(in->store);
-        in->store = NULL;
-        code = pg_fail_sys(&in->err, PG_E_IO, sys, "%s", cli_name(path).s);
     }
     if (code != PG_OK) {
         in->status = cli_status(code);

@@ -138,10 +138,11 @@ static int print_parts(const info *in)
 {
     static const char *const head[] = {"part", "is", "tensors", "params", "taken by"};
     table t = {.n_cols = 5, .right = 0xC};
-    const size_t skip = strlen(cli_name(in->path).s) + 2;
-    const char *why = in->question.msg;
+    const size_t skip = strlen(cli_name(in->path).s);
+    const char *why = in->question.msg; /* "PATH: ...", or the index that belongs to PATH */
+    const char *colon = strlen(why) > skip ? strstr(why + skip, ": ") : NULL;
     cli_color(stdout, CLI_WARN);
-    cli_printf(stdout, "  %s\n\n", strlen(why) > skip ? why + skip : why);
+    cli_printf(stdout, "  %s\n\n", colon ? colon + 2 : why);
     cli_color(stdout, CLI_PLAIN);
     for (size_t c = 0; c < t.n_cols; c++)
         table_add(&t, head[c]);

@@ -48,12 +48,13 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
                            buf, n, err);
 }
 
+/* Nobody compares the checksum of bytes that are mapped, so it is done first. */
 static int place_data(void *ctx, size_t tensor, uint64_t *off_bytes)
 {
-    const checkpoint *c = ctx;
+    checkpoint *c = ctx;
     const pg__tile *whole = pg__tiles_whole(&c->b.v[c->entry[tensor]].tiled);
     const pg__tf_entry *e = whole ? &c->b.v[whole->source] : NULL;
-    return e ? pg__io_fd(c->b.shards[e->shard], e->off, off_bytes) : -1;
+    return e && pg__tf_check(&c->b, whole->source, NULL) == PG_OK ? pg__io_fd(c->b.shards[e->shard], e->off, off_bytes) : -1;
 }
 
 static size_t find_object(const void *ctx, const char *path)
@@ -96,6 +97,17 @@ static int is_string(const pg__tf_entry *e)
     return e->type == PG_TF_STRING;
 }
 
+/* Where an iterator stands in its data, and other objects. */
+static int is_object(const pg__tf_entry *e)
+{
+    return e->type == PG_TF_VARIANT || e->type == PG_TF_RESOURCE;
+}
+
+static int is_quantized(const pg__tf_entry *e)
+{
+    return !e->known && !is_string(e) && !is_object(e);
+}
+
 static int is_complex(const pg__tf_entry *e)
 {
     return e->is_complex;
@@ -106,6 +118,8 @@ static pg_status list_others(pg_store *s, const checkpoint *c, pg_err *err)
     pg_status st = PG_OK;
     pg__str text = {0};
     PG_TRY(list(&text, c, is_string, "of strings", err));
+    PG_TRY(list(&text, c, is_object, "of serialized objects", err));
+    PG_TRY(list(&text, c, is_quantized, "of a type that is not supported", err));
     PG_TRY(list(&text, c, is_complex, "of complex numbers, read as pairs", err));
     if (text.n)
         PG_TRY(pg__store_set_others(s, text.s, err));
@@ -128,7 +142,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, pg_err *err)
     for (size_t i = 0; i < l->n; i++) {
         const pg__tf_name *x = &l->v[i];
         const pg__tf_entry *e = &c->b.v[x->entry];
-        if (is_string(e))
+        if (is_string(e) || is_object(e) || (!e->known && x->is_state))
             continue;
         if (!e->known)
             PG_FAIL(PG_E_UNSUPPORTED, "%s: type %d of TensorFlow is not supported",
@@ -140,6 +154,32 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, pg_err *err)
         c->entry[n++] = x->entry;
     }
 done:
+    return st;
+}
+
+/* For pg_open_opts.part "". */
+static pg_status list_parts(pg_store *s, const checkpoint *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__tf_parts l = {0};
+    pg__str name = {0};
+    if (c->names.graph.n)
+        PG_TRY(pg__tf_parts_of(&l, &c->names.graph, &c->b, err));
+    for (size_t i = 0; i < l.n; i++) {
+        const pg__tf_part *p = &l.v[i];
+        name.n = 0;
+        PG_TRY(pg__str_add(&name, p->edge->name, p->edge->n_name, err));
+        PG_TRY(pg__store_add_part(s,
+                                  &(pg_part){.path = name.s,
+                                             .kind = p->is_model ? "model" : "optimizer",
+                                             .n_tensors = p->n_tensors,
+                                             .n_params = p->n_params,
+                                             .is_model = p->is_model},
+                                  err));
+    }
+done:
+    pg__mem_free(l.v);
+    pg__str_fini(&name);
     return st;
 }
 
@@ -251,6 +291,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     PG_TRY(pg__store_new(&s, pg__fmt_tf.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, err));
     PG_TRY(list_others(s, c, err));
+    if (opts->part && !*opts->part)
+        PG_TRY(list_parts(s, c, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
     PG_TRY(read_description(s, path, err));
     pg__store_own(s, &data, c);

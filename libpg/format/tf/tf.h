@@ -1,7 +1,7 @@
 /* tf.h - TensorFlow's checkpoints (TensorBundle: PREFIX.index, PREFIX.data-SSSSS-of-NNNNN), read
  * without TensorFlow. tf_table.c reads the index, tf_bundle.c makes entries of it, tf_graph.c reads
- * the object graph of Keras and tf.train.Checkpoint, and tf_names.c decides what each variable is
- * called and whether it is the model's. FORMATS.md: "TensorFlow checkpoints". */
+ * the object graph of Keras and tf.train.Checkpoint, tf_model.c finds the model in it, and tf_names.c
+ * decides what each variable is called. FORMATS.md: "TensorFlow checkpoints". */
 #ifndef PG_FORMAT_TF_TF_H
 #define PG_FORMAT_TF_TF_H
 
@@ -47,7 +47,7 @@ pg_status pg__tf_of_path(char **out, const char *path, pg_err *err);
 /* ---- tf_bundle.c: tensors and where they lie ---- */
 
 /* tensorflow/core/framework/types.proto */
-enum { PG_TF_STRING = 7 };
+enum { PG_TF_STRING = 7, PG_TF_RESOURCE = 20, PG_TF_VARIANT = 21 };
 
 typedef struct pg__tf_entry {
     const char *key; /* as in the index, into the table */
@@ -63,7 +63,9 @@ typedef struct pg__tf_entry {
     /* A partitioned variable: its pieces, each of which has an entry of its own (piece.source); the
      * numbers above that are about bytes mean nothing. Else there is one piece, itself. */
     pg__tiled tiled;
-    int partial; /* its pieces do not cover it: one part's slot of TensorFlow 1 */
+    /* Its one piece covers a part: a slot of TensorFlow 1, or a damaged index. */
+    int partial;
+    uint64_t whole[PG_MAX_RANK]; /* then: the shape that the index has */
     /* How far it has been read in order, and the checksum of that; `checked` once all was right. */
     uint64_t next;
     uint32_t sum;
@@ -92,7 +94,9 @@ pg__tf_entry *pg__tf_find(const pg__tf_bundle *b, const char *key, size_t n);
  * last of them is returned. */
 pg_status pg__tf_read(pg__tf_bundle *b, size_t entry, uint64_t off, void *buf, size_t n,
                       pg_err *err);
-/* The same for `piece` of an entry, as pg__tiles_read() wants it; ctx is the bundle. */
+/* PG_OK if an entry's bytes have the checksum that the index has; reads them once. */
+pg_status pg__tf_check(pg__tf_bundle *b, size_t entry, pg_err *err);
+/* The same as pg__tf_read() for `piece` of an entry, as pg__tiles_read() wants it; ctx is the bundle. */
 pg_status pg__tf_fetch(void *ctx, const pg__tile *piece, uint64_t off, void *buf, size_t n,
                        pg_err *err);
 /* The only element of an entry of strings, into fresh memory with a NUL after it. */
@@ -112,7 +116,11 @@ typedef struct pg__tf_node {
     const char *full; /* the variable's name ("dense/kernel"), or NULL: it has no value */
     const char *key;
     size_t n_full, n_key;
-    int is_slot; /* of an optimizer */
+    int is_slot;   /* of an optimizer */
+    int has_slots; /* an optimizer of Keras before 2.11 */
+    /* Set by pg__tf_judge(): an optimizer, a metric or a generator of random numbers; a model of
+     * layers. */
+    int is_training, has_layers;
 } pg__tf_node;
 
 typedef struct pg__tf_graph {
@@ -125,6 +133,41 @@ typedef struct pg__tf_graph {
 /* text must outlive *out. */
 pg_status pg__tf_graph_read(pg__tf_graph *out, const char *text, size_t n, pg_err *err);
 void pg__tf_graph_fini(pg__tf_graph *g);
+
+/* ---- tf_model.c ---- */
+
+/* The entry of a node's variable, or PG_NONE. */
+size_t pg__tf_entry_of(const pg__tf_bundle *b, const pg__tf_node *n);
+int pg__tf_is_edge(const pg__tf_child *c, const char *name);
+/* Finds out what the objects of a graph are, by what they hold. */
+void pg__tf_judge(pg__tf_graph *g, const pg__tf_bundle *b);
+/* 1 if an edge leads to what belongs to training. */
+int pg__tf_is_training(const pg__tf_graph *g, const pg__tf_child *c);
+/* 1 if an edge leads to a list that a SavedModel keeps beside the attributes of the same objects. */
+int pg__tf_is_list(const pg__tf_child *c);
+/* What a root holds that is no model itself: those that could be the model come first. */
+typedef struct pg__tf_part {
+    const pg__tf_child *edge; /* into the graph */
+    int is_model;             /* 0: it belongs to training, and was not counted */
+    uint64_t n_tensors, n_params;
+} pg__tf_part;
+typedef struct pg__tf_parts {
+    pg__tf_part *v; /* the caller frees it, after a failure, too */
+    size_t n, n_models;
+} pg__tf_parts;
+pg_status pg__tf_parts_of(pg__tf_parts *out, const pg__tf_graph *g, const pg__tf_bundle *b,
+                          pg_err *err);
+/* The node that is the model: the root, or its only child that holds variables. PG_E_AMBIGUOUS: there
+ * are several. */
+pg_status pg__tf_find_model(uint32_t *node, const pg__tf_graph *g, const pg__tf_bundle *b,
+                            pg_err *err);
+/* The node that a part names, by edges joined with dots; *in_training: the way passes an
+ * optimizer. */
+pg_status pg__tf_find_part(uint32_t *node, int *in_training, const pg__tf_graph *g,
+                           const char *part, pg_err *err);
+/* The child of a node that an edge leads to, or NULL. */
+const pg__tf_child *pg__tf_child_of(const pg__tf_graph *g, uint32_t node, const char *name,
+                                    size_t n);
 
 /* ---- tf_names.c ---- */
 
@@ -140,13 +183,15 @@ typedef struct pg__tf_name {
 typedef struct pg__tf_names {
     pg__tf_name *v; /* the model's in the order of its layers, then the others */
     size_t n, cap;
+    size_t bytes;       /* of all names and paths */
     pg__tf_graph graph; /* n == 0: there is none */
     char *text;         /* of the graph; owned */
     uint32_t root;      /* the node that is the model */
 } pg__tf_names;
 
 /* part: NULL: the model, and all else as state; "." is everything, "generator" what the root calls
- * so, "optimizer" its state. PG_E_ARG: no such part. */
+ * so, "optimizer" its state, "" nothing. PG_E_ARG: no such part. PG_E_AMBIGUOUS: of several parts,
+ * none is the model's. */
 pg_status pg__tf_names_of(pg__tf_names *out, pg__tf_bundle *b, const char *part, pg_err *err);
 void pg__tf_names_fini(pg__tf_names *l);
 

@@ -21,6 +21,7 @@ static const struct {
     {1, PG_F32, 0},   {2, PG_F64, 0},  {3, PG_I32, 0},  {4, PG_U8, 0},   {5, PG_I16, 0},
     {6, PG_I8, 0},    {8, PG_F32, 1},  {9, PG_I64, 0},  {10, PG_BOOL, 0}, {14, PG_BF16, 0},
     {17, PG_U16, 0},  {18, PG_F64, 1}, {19, PG_F16, 0}, {22, PG_U32, 0}, {23, PG_U64, 0},
+    {24, PG_F8_E5M2, 0}, {25, PG_F8_E4M3, 0},
 };
 
 static pg_status damaged(const pg__tf_entry *e, const char *what, pg_err *err)
@@ -302,6 +303,7 @@ static pg_status settle(pg__tf_bundle *b, size_t i, pg_err *err)
     e->partial = is_partial(t);
     if (!e->partial)
         return pg__tiles_check(t, err);
+    memcpy(e->whole, e->dims, sizeof e->dims);
     memcpy(e->dims, t->v->size, sizeof e->dims);
     memcpy(t->dims, t->v->size, sizeof t->dims);
     memset(t->v->start, 0, sizeof t->v->start);
@@ -505,6 +507,12 @@ done:
     return st;
 }
 
+pg_status pg__tf_check(pg__tf_bundle *b, size_t entry, pg_err *err)
+{
+    pg__tf_entry *e = &b->v[entry];
+    return e->checked ? PG_OK : check_all(b, e, err);
+}
+
 pg_status pg__tf_read(pg__tf_bundle *b, size_t entry, uint64_t off, void *buf, size_t n,
                       pg_err *err)
 {
@@ -514,7 +522,7 @@ pg_status pg__tf_read(pg__tf_bundle *b, size_t entry, uint64_t off, void *buf, s
     if (off == 0)
         e->next = e->sum = 0;
     const int in_order = off == e->next;
-    pg_status st = in_order || e->checked ? PG_OK : check_all(b, e, err);
+    pg_status st = in_order ? PG_OK : pg__tf_check(b, entry, err);
     if (st == PG_OK)
         st = pg__io_read(b->shards[e->shard], e->off + off, buf, n, err);
     if (st != PG_OK || !in_order)

@@ -13,6 +13,17 @@ static pg_status damaged(pg_err *err)
     return pg_fail(err, PG_E_FORMAT, "its object graph makes no sense");
 }
 
+static pg_status add_edge(pg__tf_graph *g, pg__tf_child c, pg_err *err)
+{
+    if (g->n_children >= PG_LIMIT_OBJECTS)
+        return pg_fail(err, PG_E_LIMIT, "an object graph of more than %s edges",
+                       PG_NUM(PG_LIMIT_OBJECTS));
+    if (pg__mem_grow(&g->children, &g->cap_children, g->n_children + 1, sizeof c))
+        return pg__nomem(err);
+    g->children[g->n_children++] = c;
+    return PG_OK;
+}
+
 /* {1 node_id, 2 local_name} */
 static pg_status add_child(pg__tf_graph *g, pg__proto m, pg_err *err)
 {
@@ -26,15 +37,7 @@ static pg_status add_child(pg__tf_graph *g, pg__proto m, pg_err *err)
             c.n_name = f.n;
         }
     }
-    if (m.bad)
-        return damaged(err);
-    if (g->n_children == PG_LIMIT_OBJECTS)
-        return pg_fail(err, PG_E_LIMIT, "an object graph of more than %s edges",
-                       PG_NUM(PG_LIMIT_OBJECTS));
-    if (pg__mem_grow(&g->children, &g->cap_children, g->n_children + 1, sizeof c))
-        return pg__nomem(err);
-    g->children[g->n_children++] = c;
-    return PG_OK;
+    return m.bad ? damaged(err) : add_edge(g, c, err);
 }
 
 /* {1 name, 2 full_name, 3 checkpoint_key}; others than a variable's value (a table's keys) are no
@@ -72,11 +75,8 @@ static pg_status add_slot(pg__tf_graph *g, pg__proto m, pg_err *err)
             node = f.value;
     if (m.bad)
         return damaged(err);
-    if (pg__mem_grow(&g->children, &g->cap_children, g->n_children + 1, sizeof *g->children))
-        return pg__nomem(err);
-    g->children[g->n_children++] =
-        (pg__tf_child){.node = node > UINT32_MAX ? UINT32_MAX : (uint32_t)node};
-    return PG_OK;
+    return add_edge(
+        g, (pg__tf_child){.node = node > UINT32_MAX ? UINT32_MAX : (uint32_t)node}, err);
 }
 
 /* {repeated 1 children, repeated 2 attributes, repeated 3 slot_variables} */
@@ -95,6 +95,7 @@ static pg_status add_node(pg__tf_graph *g, pg__proto m, pg_err *err)
             PG_TRY(read_attribute(&n, inner, err));
         else if (f.number == 3)
             PG_TRY(add_slot(g, inner, err));
+        n.has_slots |= f.number == 3;
     }
     if (m.bad)
         return damaged(err);

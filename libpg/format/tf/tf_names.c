@@ -15,15 +15,6 @@
 #define VALUE "/.ATTRIBUTES/VARIABLE_VALUE"
 #define GRAPH "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-/* Edges that lead to what belongs to training. */
-static const char *const training[] = {"optimizer",   "_optimizer",       "metrics",
-                                       "_metrics",    "compiled_metrics", "compiled_loss",
-                                       "keras_api",   "save_counter",     "loss_tracker",
-                                       "_loss_tracker"};
-/* Lists that a SavedModel keeps beside the attributes of the same objects. */
-static const char *const lists[] = {"variables", "trainable_variables", "non_trainable_variables",
-                                    "regularization_losses"};
-
 typedef enum pass { BY_ATTRIBUTES, BY_LISTS, BY_ALL } pass;
 
 typedef struct walk {
@@ -33,27 +24,15 @@ typedef struct walk {
     unsigned char *named; /* by entry */
     pg__str path;
     pass pass;
+    int whole; /* of a part, all are weights */
     pg_err *err;
 } walk;
 
-static int is_edge(const pg__tf_child *c, const char *name)
-{
-    return strlen(name) == c->n_name && memcmp(name, c->name, c->n_name) == 0;
-}
-
-static int is_among(const pg__tf_child *c, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (is_edge(c, list[i]))
-            return 1;
-    return 0;
-}
-
 static int is_skipped(const walk *w, const pg__tf_child *c)
 {
-    return !c->name || is_edge(c, "root") ||
-           (w->pass < BY_ALL && is_among(c, training, sizeof training / sizeof *training)) ||
-           (w->pass < BY_LISTS && is_among(c, lists, sizeof lists / sizeof *lists));
+    return (c->name && pg__tf_is_edge(c, "root")) ||
+           (w->pass < BY_ALL && (!c->name || pg__tf_is_training(&w->out->graph, c))) ||
+           (w->pass < BY_LISTS && pg__tf_is_list(c));
 }
 
 /* The name as a component of a path; TensorFlow writes a slash in it as ".S" and a dot before
@@ -74,6 +53,10 @@ static pg_status add_name(pg__tf_names *l, size_t entry, const char *name, size_
                           const char *path, int is_state, pg_err *err)
 {
     pg__tf_name x = {.entry = entry, .is_state = is_state};
+    l->bytes += n + (path ? strlen(path) : 0);
+    if (l->bytes > PG_LIMIT_TF_INDEX_BYTES)
+        return pg_fail(err, PG_E_LIMIT, "more than %s bytes of names",
+                       PG_NUM(PG_LIMIT_TF_INDEX_BYTES));
     x.name = pg__mem_strndup(name, n);
     x.path = path ? pg__mem_strdup(path) : NULL;
     if (!x.name || (path && !x.path) || pg__mem_grow(&l->v, &l->cap, l->n + 1, sizeof x)) {
@@ -85,22 +68,28 @@ static pg_status add_name(pg__tf_names *l, size_t entry, const char *name, size_
     return PG_OK;
 }
 
-/* The entry of a variable, or PG_NONE. */
-static size_t entry_of(const pg__tf_bundle *b, const pg__tf_node *n)
+static pg_status lacks_pieces(const pg__tf_entry *e, pg_err *err)
 {
-    const int is_text = n->key && !memchr(n->key, 0, n->n_key);
-    const pg__tf_entry *e = is_text ? pg__tf_find(b, n->key, n->n_key) : NULL;
-    return e ? (size_t)(e - b->v) : PG_NONE;
+    uint64_t have = 1, all = 1;
+    for (uint32_t k = 0; k < e->rank; k++) {
+        have *= e->dims[k];
+        all *= e->whole[k];
+    }
+    return pg_fail(err, PG_E_FORMAT, "%s: its pieces hold %s of %s elements", PG_SHOW(e->key),
+                   PG_NUM(have), PG_NUM(all));
 }
 
 static pg_status meet(walk *w, const pg__tf_node *n, int is_state)
 {
-    const size_t entry = entry_of(w->b, n);
+    const size_t entry = pg__tf_entry_of(w->b, n);
     if (entry == PG_NONE || w->named[entry])
         return PG_OK;
     w->named[entry] = 1;
-    return add_name(w->out, entry, n->full ? n->full : "", n->n_full, w->path.n ? w->path.s : "",
-                    is_state || n->is_slot, w->err);
+    if (w->b->v[entry].partial && !n->is_slot)
+        return lacks_pieces(&w->b->v[entry], w->err);
+    const char *path = n->is_slot ? NULL : w->path.n ? w->path.s : "";
+    return add_name(w->out, entry, n->full ? n->full : "", n->n_full, path,
+                    is_state || (n->is_slot && !w->whole), w->err);
 }
 
 /* A node on the way, the next of its children, and how long the path to it is. */
@@ -149,82 +138,18 @@ done:
     return st;
 }
 
-/* ---- where the model begins ---- */
-
-static int has_layers(const walk *w, uint32_t node)
-{
-    const pg__tf_node *n = &w->out->graph.nodes[node];
-    for (size_t i = n->first; i < n->first + n->n; i++) {
-        const pg__tf_child *c = &w->out->graph.children[i];
-        if (c->name && c->n_name > 6 && memcmp(c->name, "layer-", 6) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-/* The only child of the root that is a model with layers: tf.train.Checkpoint(model=...). The rest
- * of the root are then counters. */
-static const pg__tf_child *only_model(const walk *w)
-{
-    const pg__tf_node *root = &w->out->graph.nodes[0];
-    const pg__tf_child *found = NULL;
-    if (has_layers(w, 0))
-        return NULL;
-    for (size_t i = root->first; i < root->first + root->n; i++) {
-        const pg__tf_child *c = &w->out->graph.children[i];
-        const pg__tf_node *n = &w->out->graph.nodes[c->node];
-        if (!c->name || c->node == 0 || is_among(c, training, sizeof training / sizeof *training) ||
-            is_among(c, lists, sizeof lists / sizeof *lists) || (found && found->node == c->node))
-            continue;
-        if (!has_layers(w, c->node) && n->n == 0) /* a variable alone, or a function */
-            continue;
-        if (found || !has_layers(w, c->node))
-            return NULL;
-        found = c;
-    }
-    return found;
-}
-
-/* The child of a node that an edge leads to, or NULL. */
-static const pg__tf_child *child(const pg__tf_graph *g, uint32_t node, const char *name, size_t n)
-{
-    const pg__tf_child *v = g->children + g->nodes[node].first;
-    for (size_t i = 0; i < g->nodes[node].n; i++)
-        if (v[i].name && v[i].n_name == n && memcmp(v[i].name, name, n) == 0)
-            return &v[i];
-    return NULL;
-}
-
 size_t pg__tf_names_find(const pg__tf_names *l, const pg__tf_bundle *b, const char *path)
 {
     uint32_t node = l->root;
     for (const char *p = path; *p;) {
         const size_t n = strcspn(p, "/");
-        const pg__tf_child *c = child(&l->graph, node, p, n);
+        const pg__tf_child *c = pg__tf_child_of(&l->graph, node, p, n);
         if (!c)
             return PG_NONE;
         node = c->node;
         p += n + (p[n] == '/');
     }
-    return entry_of(b, &l->graph.nodes[node]);
-}
-
-/* The node that a part names, by edges joined with dots; *in_training: the way passes an
- * optimizer. */
-static pg_status find_part(uint32_t *node, int *in_training, const walk *w, const char *part)
-{
-    *node = 0;
-    *in_training = 0;
-    for (const char *p = part; *p;) {
-        const size_t n = strcspn(p, ".");
-        const pg__tf_child *found = child(&w->out->graph, *node, p, n);
-        if (!found)
-            return pg_fail(w->err, PG_E_ARG, "no part \"%s\" is in this file", PG_SHOW(part));
-        *in_training |= is_among(found, training, sizeof training / sizeof *training);
-        *node = found->node;
-        p += n + (p[n] == '.');
-    }
-    return PG_OK;
+    return pg__tf_entry_of(b, &l->graph.nodes[node]);
 }
 
 /* ---- names ---- */
@@ -294,25 +219,31 @@ static pg_status name_by_graph(walk *w, const char *part)
     pg_status st = PG_OK;
     uint32_t root = 0;
     int in_training = 0;
-    const pg__tf_child *only = part ? NULL : only_model(w);
-    if (part && strcmp(part, ".") != 0)
-        PG_TRY(find_part(&root, &in_training, w, part));
-    w->out->root = root = only ? only->node : root;
+    const int all = part && strcmp(part, ".") == 0;
+    w->whole = part != NULL;
+    pg__tf_judge(&w->out->graph, w->b);
+    if (part && !*part)
+        goto done;
+    if (!part)
+        PG_TRY(pg__tf_find_model(&root, &w->out->graph, w->b, w->err));
+    else if (!all)
+        PG_TRY(pg__tf_find_part(&root, &in_training, &w->out->graph, part, w->err));
+    w->out->root = root;
     for (w->pass = in_training ? BY_ALL : BY_ATTRIBUTES; w->pass <= (part ? BY_ALL : BY_LISTS);
          w->pass++) {
-        if (w->pass == BY_ALL && !in_training && strcmp(part, ".") != 0)
+        if (w->pass == BY_ALL && !in_training && !all)
             break;
         memset(w->seen, 0, w->out->graph.n);
         w->path.n = 0;
         PG_TRY(go(w, root, 0));
     }
-    if (part)
+    if (part && !all)
         goto done;
     w->pass = BY_ALL;
     memset(w->seen, 0, w->out->graph.n);
     w->path.n = 0;
-    PG_TRY(go(w, 0, 1));
-    PG_TRY(add_rest(w->b, w->out, w->named, 1, w->err));
+    PG_TRY(go(w, 0, !all));
+    PG_TRY(add_rest(w->b, w->out, w->named, !all, w->err));
 done:
     return st;
 }
@@ -327,16 +258,15 @@ static int is_slot_of_saver(const pg__tf_bundle *b, const pg__tf_entry *e)
                                        "/Ftrl",    "/Ftrl_1",  "/LARS"};
     static const char *const counters[] = {"beta1_power", "beta2_power", "global_step"};
     const char *base = strrchr(e->key, '/');
-    if (e->partial)
-        return 1;
     if (e->rank == 0)
         return PG_IS_ANY(base ? base + 1 : e->key, counters);
     if (!base || !PG_IS_ANY(base, ends))
         return 0;
-    const size_t n = (size_t)(base - e->key);
-    for (size_t i = 0; i < b->n; i++) { /* "net/net/w/Adam" is of "net/w" */
-        const size_t len = strlen(b->v[i].key);
-        if (len <= n && memcmp(e->key + n - len, b->v[i].key, len) == 0)
+    if (e->partial)
+        return 1;
+    for (const char *p = e->key; p && p < base; p = memchr(p, '/', (size_t)(base - p))) {
+        p += *p == '/'; /* "net/net/w/Adam" is of "net/w" */
+        if (pg__tf_find(b, p, (size_t)(base - p)))
             return 1;
     }
     return 0;
@@ -345,6 +275,9 @@ static int is_slot_of_saver(const pg__tf_bundle *b, const pg__tf_entry *e)
 static pg_status name_by_keys(pg__tf_bundle *b, pg__tf_names *out, const char *part, pg_err *err)
 {
     const int all = part && strcmp(part, ".") == 0, state = part && strcmp(part, "optimizer") == 0;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->v[i].partial && !is_slot_of_saver(b, &b->v[i]))
+            return lacks_pieces(&b->v[i], err);
     if (part && !all && !state)
         return pg_fail(err, PG_E_ARG, "no part \"%s\" is in this file: \".\", \"optimizer\"",
                        PG_SHOW(part));

@@ -20,6 +20,12 @@ static int is_file(const char *path)
     return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
 }
 
+static int is_there(const char *path)
+{
+    struct stat sb;
+    return stat(path, &sb) == 0;
+}
+
 /* Sets *out to the path if a file is there. */
 static pg_status take_if_there(char **out, const char *folder, size_t n_folder, const char *name,
                                size_t n_name, const char *end, pg_err *err)
@@ -72,7 +78,7 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     if (!name)
         goto done;
     size_t skip = n;
-    while (skip && name[skip - 1] != '/')
+    while (skip && name[skip - 1] != '/' && name[skip - 1] != '\\') /* of Windows, too */
         skip--;
     PG_TRY(take_if_there(out, folder, n_folder, name + skip, n - skip, ".index", err));
     if (!*out && name[0] != '/')
@@ -167,9 +173,9 @@ pg_status pg__tf_of_path(char **out, const char *path, pg_err *err)
     *out = NULL;
     if (n)
         return take_if_there(out, path, n_folder, base, n, ".index", err);
-    if (!is_file(path))
+    if (!is_there(path)) /* a folder of this name comes first */
         return take_if_there(out, path, n_folder, base, strlen(base), ".index", err);
-    if (!PG_IS_ANY(base, parts) && strcmp(base, LIST) != 0)
+    if (!is_file(path) || (!PG_IS_ANY(base, parts) && strcmp(base, LIST) != 0))
         return PG_OK;
     folder = pg__mem_strndup(path, n_folder);
     if (!folder)

@@ -148,10 +148,11 @@ pg_status pg__tf_table_read(pg__tf_table *out, pg__io *io, pg_err *err)
         }
         PG_TRY(open_block(&list, file, n, off, size, err));
     }
-    while (list.p < list.end) {
+    for (uint64_t least = 0; list.p < list.end; least = off + size) {
         PG_TRY(next_entry(&list, &last, &value, &n_value, err));
         const unsigned char *end = value + n_value;
-        if (!handle(&value, end, &off, &size)) {
+        /* A block that is listed twice would be read twice, and so on. */
+        if (!handle(&value, end, &off, &size) || off < least) {
             st = damaged(err, "its list of blocks makes no sense");
             goto done;
         }
