@@ -248,6 +248,11 @@ size_t pg__store_find_object(const pg_store *s, const char *path)
     return s->io->find_object(s->ctx, path);
 }
 
+const char *pg__store_inner_object(const pg_store *s)
+{
+    return s->io && s->io->inner_object ? s->io->inner_object(s->ctx) : NULL;
+}
+
 void pg__store_set_source(pg_store *s, pg__io *io)
 {
     pg__io_close(s->source);

@@ -20,6 +20,7 @@ typedef struct pg__store_io {
     /* See pg__store_find_object(); of path NULL: any number but PG_NONE if there is a graph. NULL:
      * there never is. */
     size_t (*find_object)(const void *ctx, const char *path);
+    const char *(*inner_object)(const void *ctx); /* see pg__store_inner_object() */
 } pg__store_io;
 
 /* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
@@ -76,6 +77,9 @@ const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
  * tensor that a path from the model leads to ("layer-1/cell/kernel"), or PG_NONE. */
 int pg__store_has_objects(const pg_store *s);
 size_t pg__store_find_object(const pg_store *s, const char *path);
+/* The path of the only layer of the model that holds variables, if it is a model itself, as in a
+ * wrapper; else NULL. Borrowed. */
+const char *pg__store_inner_object(const pg_store *s);
 
 /* The file that the bytes come from, referenced; NULL if there is none, or more than one. */
 void pg__store_set_source(pg_store *s, pg__io *io);

@@ -161,6 +161,10 @@ pg_status pg__tf_parts_of(pg__tf_parts *out, const pg__tf_graph *g, const pg__tf
  * are several. */
 pg_status pg__tf_find_model(uint32_t *node, const pg__tf_graph *g, const pg__tf_bundle *b,
                             pg_err *err);
+/* Of a model's layers, the edge to the only one that holds variables, if it is a model of layers
+ * itself: a wrapper's template. *out: NULL if there is none. */
+pg_status pg__tf_inner(const pg__tf_child **out, const pg__tf_graph *g, const pg__tf_bundle *b,
+                       uint32_t model, pg_err *err);
 /* The node that a part names, by edges joined with dots; *in_training: the way passes an
  * optimizer. */
 pg_status pg__tf_find_part(uint32_t *node, int *in_training, const pg__tf_graph *g,
@@ -187,6 +191,7 @@ typedef struct pg__tf_names {
     pg__tf_graph graph; /* n == 0: there is none */
     char *text;         /* of the graph; owned */
     uint32_t root;      /* the node that is the model */
+    char *inner;        /* pg__tf_inner() of it, or NULL */
 } pg__tf_names;
 
 /* part: NULL: the model, and all else as state; "." is everything, "generator" what the root calls

@@ -119,6 +119,12 @@ static int is_helper(const pg__tf_graph *g, uint32_t i)
     return (g->nodes[i].n == 1 && has(g, i, "_state_var")) || has(g, i, "current_loss_scale");
 }
 
+/* "layer-3", not "layer_with_weights-0" */
+static int is_layer(const pg__tf_child *c)
+{
+    return c->name && c->n_name > 6 && memcmp(c->name, "layer-", 6) == 0;
+}
+
 void pg__tf_judge(pg__tf_graph *g, const pg__tf_bundle *b)
 {
     for (uint32_t i = 0; i < g->n; i++) {
@@ -126,7 +132,7 @@ void pg__tf_judge(pg__tf_graph *g, const pg__tf_bundle *b)
         n->is_training = is_optimizer(g, i) || is_metric(g, b, i) || is_helper(g, i);
         for (size_t k = n->first; k < n->first + n->n; k++) {
             const pg__tf_child *c = &g->children[k];
-            n->has_layers |= c->name && c->n_name > 6 && memcmp(c->name, "layer-", 6) == 0;
+            n->has_layers |= is_layer(c);
         }
     }
 }
@@ -278,6 +284,40 @@ pg_status pg__tf_find_model(uint32_t *node, const pg__tf_graph *g, const pg__tf_
         st = ask(&parts, err);
     pg__mem_free(parts.v);
     return st;
+}
+
+pg_status pg__tf_inner(const pg__tf_child **out, const pg__tf_graph *g, const pg__tf_bundle *b,
+                       uint32_t model, pg_err *err)
+{
+    const pg__tf_node *m = &g->nodes[model];
+    search s = {.g = g, .b = b};
+    size_t n_found = 0;
+    *out = NULL;
+    if (!m->has_layers)
+        return PG_OK;
+    s.seen = pg__mem_array(g->n, 1);
+    s.stack = pg__mem_array(g->n, sizeof *s.stack);
+    if (!s.seen || !s.stack) {
+        pg__mem_free(s.seen);
+        pg__mem_free(s.stack);
+        return pg__nomem(err);
+    }
+    s.seen[model] = 1;
+    for (int layers = 1; layers >= 0; layers--) /* then what else holds variables of its own */
+        for (size_t i = m->first; i < m->first + m->n; i++) {
+            const pg__tf_child *c = &g->children[i];
+            pg__tf_part p = {0};
+            if (!c->name || is_layer(c) != layers || pg__tf_is_training(g, c))
+                continue;
+            count_below(&s, &p, c->node);
+            n_found += p.n_tensors > 0;
+            *out = p.n_tensors ? c : *out;
+        }
+    if (n_found != 1 || !g->nodes[(*out)->node].has_layers)
+        *out = NULL;
+    pg__mem_free(s.seen);
+    pg__mem_free(s.stack);
+    return PG_OK;
 }
 
 pg_status pg__tf_find_part(uint32_t *node, int *in_training, const pg__tf_graph *g,

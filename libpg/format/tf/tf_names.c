@@ -217,6 +217,7 @@ static pg_status add_rest(pg__tf_bundle *b, pg__tf_names *out, const unsigned ch
 static pg_status name_by_graph(walk *w, const char *part)
 {
     pg_status st = PG_OK;
+    const pg__tf_child *inner = NULL;
     uint32_t root = 0;
     int in_training = 0;
     const int all = part && strcmp(part, ".") == 0;
@@ -229,6 +230,10 @@ static pg_status name_by_graph(walk *w, const char *part)
     else if (!all)
         PG_TRY(pg__tf_find_part(&root, &in_training, &w->out->graph, part, w->err));
     w->out->root = root;
+    PG_TRY(pg__tf_inner(&inner, &w->out->graph, w->b, root, w->err));
+    w->out->inner = inner ? pg__mem_strndup(inner->name, inner->n_name) : NULL;
+    if (inner && !w->out->inner)
+        PG_TRY(pg__nomem(w->err));
     for (w->pass = in_training ? BY_ALL : BY_ATTRIBUTES; w->pass <= (part ? BY_ALL : BY_LISTS);
          w->pass++) {
         if (w->pass == BY_ALL && !in_training && !all)
@@ -338,6 +343,7 @@ void pg__tf_names_fini(pg__tf_names *l)
     }
     pg__mem_free(l->v);
     pg__tf_graph_fini(&l->graph);
+    pg__mem_free(l->inner);
     pg__mem_free(l->text);
     *l = (pg__tf_names){0};
 }

@@ -164,7 +164,8 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
     }
     if (c->o->unwrap)
         return pg__plan_unwrap(&c->r, &u, err);
-    if (c->r.v.f.verdict == PG_V_WRAPPER)
+    const int matched = (c->o->model || c->o->model_text) && pg__store_has_objects(c->r.s);
+    if (c->r.v.f.verdict == PG_V_WRAPPER && !matched)
         PG_TRY(pg__add_note(&c->r, err,
                             "this is a parallel wrapper's file, converted as it is; the option "
                             "unwrap converts its one-device model"));

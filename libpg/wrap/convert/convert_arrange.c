@@ -238,8 +238,9 @@ done:
     return st;
 }
 
-/* By the graph of objects that wrote the file, as TensorFlow itself restores it. */
-static pg_status fill_from_objects(pg__slots *s, const pg__convert *c, pg_err *err)
+/* By the graph of objects that wrote the file, as TensorFlow itself restores it; within: the object
+ * that is the model, "" or "layer-3/". */
+static pg_status fill_from(pg__slots *s, const pg__convert *c, const char *within, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__outline *o = &c->at;
@@ -247,6 +248,7 @@ static pg_status fill_from_objects(pg__slots *s, const pg__convert *c, pg_err *e
     unsigned char *used = pg__mem_array(o->n_tensors, 1);
     size_t *by_src = pg__mem_array(n_src, sizeof *by_src); /* 1 + the tensor of the outline */
     size_t n_used = 0;
+    pg__str path = {0};
     if (!used || !by_src)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < o->n_tensors; i++)
@@ -254,7 +256,9 @@ static pg_status fill_from_objects(pg__slots *s, const pg__convert *c, pg_err *e
     for (size_t i = 0; i < s->n; i++) {
         pg__slot *slot = &s->v[i];
         const pg__leaf *leaf = &s->leaves.v[slot->leaf];
-        const size_t src = pg__store_find_object(c->r.s, slot->object);
+        path.n = 0;
+        PG_TRY(pg__str_printf(&path, err, "%s%s", within, slot->object));
+        const size_t src = pg__store_find_object(c->r.s, path.s);
         const size_t at = src < n_src ? by_src[src] - 1 : PG_NONE;
         if (at >= o->n_tensors)
             PG_FAIL(PG_E_MISMATCH, "layer %s of the model: the checkpoint has no %s for it",
@@ -274,6 +278,30 @@ static pg_status fill_from_objects(pg__slots *s, const pg__convert *c, pg_err *e
 done:
     pg__mem_free(used);
     pg__mem_free(by_src);
+    pg__str_fini(&path);
+    return st;
+}
+
+/* A wrapper's checkpoint fits its template, too, whose objects stand below one of its layers. */
+static pg_status fill_from_objects(pg__slots *s, pg__convert *c, pg_err *err)
+{
+    pg__str within = {0};
+    pg_err why = {0};
+    const char *inner = pg__store_inner_object(c->r.s);
+    pg_status st = fill_from(s, c, "", &why);
+    if (st != PG_E_MISMATCH || !inner)
+        goto done;
+    PG_TRY(pg__str_printf(&within, err, "%s/", inner));
+    st = fill_from(s, c, within.s, NULL);
+    if (st == PG_OK && !c->o->unwrap)
+        PG_TRY(pg__add_note(&c->r, err, "unwrapped: the model is \"%s\" of the checkpoint's",
+                            PG_SHOW(inner)));
+    else if (st != PG_OK)
+        st = PG_E_MISMATCH; /* of the model as it is */
+done:
+    if (st != PG_OK && why.code == st && err)
+        *err = why;
+    pg__str_fini(&within);
     return st;
 }
 

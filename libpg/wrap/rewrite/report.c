@@ -289,6 +289,7 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__io *input = NULL, **also = NULL;
+    char *index = NULL; /* of a folder, or of a prefix */
     size_t n_also = 0;
     const pg__format *f = pg__format_of(r->s);
     /* Shards become one file; a .keras without its description is a .weights.h5. */
@@ -305,7 +306,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     PG_TRY(count(r, err));
     if (r->write->in_place)
         return pg__in_place_save(r, f, err);
-    PG_TRY(pg__io_open(&input, r->in, err));
+    PG_TRY(pg__index_of(&index, r->in, err));
+    PG_TRY(pg__io_open(&input, index ? index : r->in, err));
     PG_TRY(list_inputs(&also, &n_also, r, err));
     const pg__save_opts opts = {.sink = {.force = r->write->force,
                                          .no_sync = r->write->no_sync,
@@ -335,6 +337,7 @@ done:
     if (also)
         pg__io_close(also[0]);
     pg__mem_free(also);
+    pg__mem_free(index);
     pg__io_close(input);
     return st;
 }

@@ -126,10 +126,17 @@ pg_status pg__text_training(pg__str *out, const char *text, size_t n, const pg__
 /* unwrap.c: the plan of pg_unwrap_file() for what pg__rewrite_open() found. */
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 
-/* unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c */
+/* unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c, unwrap_objects.c */
 pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+pg_status pg__unwrap_objects(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+
+/* unwrap_h5.c: what the report says of a wrapper, and the texts of its template, which the
+ * training_config trained if `trained`. */
+pg_status pg__report_wrapper(pg__rewrite *r, const char *name, pg_err *err);
+pg_status pg__full_texts(pg__rewrite *r, const pg__layer *entry, int trained,
+                         const pg_unwrap_opts *o, pg_err *err);
 
 /* unwrap_plain.c: PyTorch names without wrappers' words, matched with the names of the bare model's
  * file (--like). */

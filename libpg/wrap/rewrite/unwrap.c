@@ -1,5 +1,5 @@
 /* unwrap.c - pg_unwrap_file(): open, judge, plan, write, prove. Each layout has its own way to make
- * the plan: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
+ * the plan: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c, unwrap_objects.c. */
 #include "pg/unwrap.h"
 
 #include <string.h>
@@ -19,6 +19,8 @@ pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
         return pg__unwrap_h5(r, o, err);
     if (pg__store_is_paths(r->s))
         return pg__unwrap_paths(r, o, err);
+    if (pg__store_has_objects(r->s))
+        return pg__unwrap_objects(r, o, err);
     if (pg_store_n_layers(r->s) == 0)
         return pg__unwrap_prefix(r, o, err);
     (void)pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",

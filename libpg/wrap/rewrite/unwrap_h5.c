@@ -33,7 +33,7 @@ pg_status pg__like_template(const pg__layer **tmpl, const pg__graph *like, pg_er
 
 /* ---- what the report says ---- */
 
-static pg_status report_wrapper(pg__rewrite *r, const char *name, pg_err *err)
+pg_status pg__report_wrapper(pg__rewrite *r, const char *name, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg_finding *f = &r->v.f;
@@ -82,8 +82,8 @@ done:
 
 /* Only the template of a wrapper was trained by the training_config; a model inside another one was
  * not. */
-static pg_status full_texts(pg__rewrite *r, const pg__layer *entry, int trained,
-                            const pg_unwrap_opts *o, pg_err *err)
+pg_status pg__full_texts(pg__rewrite *r, const pg__layer *entry, int trained,
+                         const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str text = {0};
@@ -200,8 +200,8 @@ static pg_status by_config(pg__rewrite *r, const pg__layer *entry, size_t layer,
     if (r->like)
         PG_TRY(same_grouping(r, layer, entry->model, r->v.graph->dialect, err));
     PG_TRY(pg__plan_template(r, layer, entry->model, r->v.graph->dialect, 0, err));
-    PG_TRY(report_wrapper(r, entry->name, err));
-    PG_TRY(full_texts(r, entry, trained, o, err));
+    PG_TRY(pg__report_wrapper(r, entry->name, err));
+    PG_TRY(pg__full_texts(r, entry, trained, o, err));
 done:
     return st;
 }
@@ -228,7 +228,7 @@ static pg_status by_names(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
                             .first = pg_store_layer(r->s, layer)->first,
                             .layer_of = order.group_of};
     PG_TRY(pg__plan_groups(&r->plan, &g, group_name, &order, err));
-    PG_TRY(report_wrapper(r, pg_store_layer(r->s, layer)->name, err));
+    PG_TRY(pg__report_wrapper(r, pg_store_layer(r->s, layer)->name, err));
     /* A model inside whose name and inputs the user chose leaves no trace in a file of weights. */
     PG_TRY(pg__add_note(r, err, "%s; assumed: no model inside; weightless layers are unknown",
                         order.n > 1 ? "order inferred from names and shapes, no other one fits"
@@ -246,7 +246,7 @@ static pg_status by_like(pg__rewrite *r, const pg__graph *like, const pg__layer 
     pg_status st = PG_OK;
     const pg__model *m = inner ? inner->model : like->root;
     PG_TRY(pg__plan_template(r, r->v.layer, m, like->dialect, 1, err));
-    PG_TRY(report_wrapper(r, pg_store_layer(r->s, r->v.layer)->name, err));
+    PG_TRY(pg__report_wrapper(r, pg_store_layer(r->s, r->v.layer)->name, err));
     if (inner)
         PG_TRY(pg__add_note(r, err,
                             "the given model is a wrapper itself: its template \"%s\" was used",
