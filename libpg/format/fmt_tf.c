@@ -45,7 +45,7 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
 {
     checkpoint *c = ctx;
     return pg__tiles_read(&c->window, &c->b.v[c->entry[tensor]].tiled, pg__tf_fetch, &c->b, off,
-                           buf, n, err);
+                          buf, n, err);
 }
 
 /* Nobody compares the checksum of bytes that are mapped, so it is done first. */
@@ -54,7 +54,9 @@ static int place_data(void *ctx, size_t tensor, uint64_t *off_bytes)
     checkpoint *c = ctx;
     const pg__tile *whole = pg__tiles_whole(&c->b.v[c->entry[tensor]].tiled);
     const pg__tf_entry *e = whole ? &c->b.v[whole->source] : NULL;
-    return e && pg__tf_check(&c->b, whole->source, NULL) == PG_OK ? pg__io_fd(c->b.shards[e->shard], e->off, off_bytes) : -1;
+    return e && pg__tf_check(&c->b, whole->source, NULL) == PG_OK
+               ? pg__io_fd(c->b.shards[e->shard], e->off, off_bytes)
+               : -1;
 }
 
 static size_t find_object(const void *ctx, const char *path)
@@ -162,6 +164,13 @@ done:
     return st;
 }
 
+static const char *kind_of(const pg__tf_graph *g, const pg__tf_part *p)
+{
+    if (p->is_model)
+        return "model";
+    return pg__tf_child_of(g, p->edge->node, "_state_var", 10) ? "random generator" : "optimizer";
+}
+
 /* For pg_open_opts.part "". */
 static pg_status list_parts(pg_store *s, const checkpoint *c, pg_err *err)
 {
@@ -176,7 +185,7 @@ static pg_status list_parts(pg_store *s, const checkpoint *c, pg_err *err)
         PG_TRY(pg__str_add(&name, p->edge->name, p->edge->n_name, err));
         PG_TRY(pg__store_add_part(s,
                                   &(pg_part){.path = name.s,
-                                             .kind = p->is_model ? "model" : "optimizer",
+                                             .kind = kind_of(&c->names.graph, p),
                                              .n_tensors = p->n_tensors,
                                              .n_params = p->n_params,
                                              .is_model = p->is_model},

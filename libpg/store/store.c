@@ -36,10 +36,9 @@ struct pg_store {
 
 const char *pg_dtype_name(pg_dtype dtype)
 {
-    static const char *const names[] = {"float16", "bfloat16", "float32", "float64", "int8",
-                                        "int16",   "int32",    "int64",   "uint8",   "uint16",
-                                        "uint32",  "uint64",   "bool",    "float8_e4m3fn",
-                                        "float8_e5m2"};
+    static const char *const names[] = {
+        "float16", "bfloat16", "float32", "float64", "int8", "int16",         "int32",      "int64",
+        "uint8",   "uint16",   "uint32",  "uint64",  "bool", "float8_e4m3fn", "float8_e5m2"};
     const size_t i = (size_t)dtype;
     return i < sizeof names / sizeof *names ? names[i] : "?";
 }

@@ -1,7 +1,7 @@
 /* tf.h - TensorFlow's checkpoints (TensorBundle: PREFIX.index, PREFIX.data-SSSSS-of-NNNNN), read
  * without TensorFlow. tf_table.c reads the index, tf_bundle.c makes entries of it, tf_graph.c reads
- * the object graph of Keras and tf.train.Checkpoint, tf_model.c finds the model in it, and tf_names.c
- * decides what each variable is called. FORMATS.md: "TensorFlow checkpoints". */
+ * the object graph of Keras and tf.train.Checkpoint, tf_model.c finds the model in it, and
+ * tf_names.c decides what each variable is called. FORMATS.md: "TensorFlow checkpoints". */
 #ifndef PG_FORMAT_TF_TF_H
 #define PG_FORMAT_TF_TF_H
 
@@ -96,7 +96,8 @@ pg_status pg__tf_read(pg__tf_bundle *b, size_t entry, uint64_t off, void *buf, s
                       pg_err *err);
 /* PG_OK if an entry's bytes have the checksum that the index has; reads them once. */
 pg_status pg__tf_check(pg__tf_bundle *b, size_t entry, pg_err *err);
-/* The same as pg__tf_read() for `piece` of an entry, as pg__tiles_read() wants it; ctx is the bundle. */
+/* The same as pg__tf_read() for `piece` of an entry, as pg__tiles_read() wants it; ctx is the
+ * bundle. */
 pg_status pg__tf_fetch(void *ctx, const pg__tile *piece, uint64_t off, void *buf, size_t n,
                        pg_err *err);
 /* The only element of an entry of strings, into fresh memory with a NUL after it. */
@@ -143,7 +144,8 @@ int pg__tf_is_edge(const pg__tf_child *c, const char *name);
 void pg__tf_judge(pg__tf_graph *g, const pg__tf_bundle *b);
 /* 1 if an edge leads to what belongs to training. */
 int pg__tf_is_training(const pg__tf_graph *g, const pg__tf_child *c);
-/* 1 if an edge leads to a list that a SavedModel keeps beside the attributes of the same objects. */
+/* 1 if an edge leads to a list that a SavedModel keeps beside the attributes of the same objects.
+ */
 int pg__tf_is_list(const pg__tf_child *c);
 /* What a root holds that is no model itself: those that could be the model come first. */
 typedef struct pg__tf_part {
@@ -157,8 +159,8 @@ typedef struct pg__tf_parts {
 } pg__tf_parts;
 pg_status pg__tf_parts_of(pg__tf_parts *out, const pg__tf_graph *g, const pg__tf_bundle *b,
                           pg_err *err);
-/* The node that is the model: the root, or its only child that holds variables. PG_E_AMBIGUOUS: there
- * are several. */
+/* The node that is the model: the root, or its only child that holds variables. PG_E_AMBIGUOUS:
+ * there are several. */
 pg_status pg__tf_find_model(uint32_t *node, const pg__tf_graph *g, const pg__tf_bundle *b,
                             pg_err *err);
 /* Of a model's layers, the edge to the only one that holds variables, if it is a model of layers
@@ -176,11 +178,11 @@ const pg__tf_child *pg__tf_child_of(const pg__tf_graph *g, uint32_t node, const 
 /* ---- tf_names.c ---- */
 
 typedef struct pg__tf_name {
-    size_t entry;   /* in the bundle */
-    char *name;     /* owned: what to call it, unique */
-    char *path;     /* owned: where the object graph has it, "layer_with_weights-0/kernel"; NULL:
-                       there is no graph */
-    int is_state;   /* an optimizer's, a metric's or a counter */
+    size_t entry; /* in the bundle */
+    char *name;   /* owned: what to call it, unique */
+    char *path;   /* owned: where the object graph has it, "layer_with_weights-0/kernel"; NULL:
+                     there is no graph */
+    int is_state; /* an optimizer's, a metric's or a counter */
     size_t order;
 } pg__tf_name;
 

@@ -18,9 +18,9 @@ static const struct {
     pg_dtype dtype;
     int is_complex;
 } types[] = {
-    {1, PG_F32, 0},   {2, PG_F64, 0},  {3, PG_I32, 0},  {4, PG_U8, 0},   {5, PG_I16, 0},
-    {6, PG_I8, 0},    {8, PG_F32, 1},  {9, PG_I64, 0},  {10, PG_BOOL, 0}, {14, PG_BF16, 0},
-    {17, PG_U16, 0},  {18, PG_F64, 1}, {19, PG_F16, 0}, {22, PG_U32, 0}, {23, PG_U64, 0},
+    {1, PG_F32, 0},      {2, PG_F64, 0},      {3, PG_I32, 0},  {4, PG_U8, 0},    {5, PG_I16, 0},
+    {6, PG_I8, 0},       {8, PG_F32, 1},      {9, PG_I64, 0},  {10, PG_BOOL, 0}, {14, PG_BF16, 0},
+    {17, PG_U16, 0},     {18, PG_F64, 1},     {19, PG_F16, 0}, {22, PG_U32, 0},  {23, PG_U64, 0},
     {24, PG_F8_E5M2, 0}, {25, PG_F8_E4M3, 0},
 };
 
@@ -56,8 +56,7 @@ static pg_status read_shape(pg__tf_entry *e, pg__proto m, pg_err *err)
 }
 
 /* {repeated 1 {1 start, 2 length}}; an extent without a length is the whole dimension. */
-static pg_status read_slice(pg__tf_entry *e, pg__proto m, pg__tile *p, unsigned *whole,
-                            pg_err *err)
+static pg_status read_slice(pg__tf_entry *e, pg__proto m, pg__tile *p, unsigned *whole, pg_err *err)
 {
     uint32_t k = 0;
     pg__field f, g;

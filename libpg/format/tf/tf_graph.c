@@ -75,8 +75,8 @@ static pg_status add_slot(pg__tf_graph *g, pg__proto m, pg_err *err)
             node = f.value;
     if (m.bad)
         return damaged(err);
-    return add_edge(
-        g, (pg__tf_child){.node = node > UINT32_MAX ? UINT32_MAX : (uint32_t)node}, err);
+    return add_edge(g, (pg__tf_child){.node = node > UINT32_MAX ? UINT32_MAX : (uint32_t)node},
+                    err);
 }
 
 /* {repeated 1 children, repeated 2 attributes, repeated 3 slot_variables} */

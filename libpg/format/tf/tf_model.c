@@ -1,8 +1,9 @@
 /* tf_model.c - which object of a checkpoint is the model.
  *
- * People call optimizers and metrics as they like (generator_optimizer, kl_loss_tracker), so what an
- * object holds tells what it is. The root is the model itself where Keras or SavedModel wrote the
- * file; that of tf.train.Checkpoint(net=..., optimizer=..., step=...) only holds it, or several. */
+ * People call optimizers and metrics as they like (generator_optimizer, kl_loss_tracker), so what
+ * an object holds tells what it is. The root is the model itself where Keras or SavedModel wrote
+ * the file; that of tf.train.Checkpoint(net=..., optimizer=..., step=...) only holds it, or
+ * several. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,10 +14,9 @@
 #define MAX_ASKED 8u
 
 /* Edges that lead to what belongs to training. */
-static const char *const training[] = {"optimizer",   "_optimizer",       "metrics",
-                                       "_metrics",    "compiled_metrics", "compiled_loss",
-                                       "keras_api",   "save_counter",     "loss_tracker",
-                                       "_loss_tracker"};
+static const char *const training[] = {
+    "optimizer",     "_optimizer", "metrics",      "_metrics",     "compiled_metrics",
+    "compiled_loss", "keras_api",  "save_counter", "loss_tracker", "_loss_tracker"};
 static const char *const endings[] = {"optimizer", "_tracker", "_metric"};
 static const char *const lists[] = {"variables", "trainable_variables", "non_trainable_variables",
                                     "regularization_losses"};

@@ -20,7 +20,7 @@ typedef enum pass { BY_ATTRIBUTES, BY_LISTS, BY_ALL } pass;
 typedef struct walk {
     pg__tf_bundle *b;
     pg__tf_names *out;
-    unsigned char *seen; /* by node, of this pass */
+    unsigned char *seen;  /* by node, of this pass */
     unsigned char *named; /* by entry */
     pg__str path;
     pass pass;
@@ -258,9 +258,9 @@ done:
 /* Names of tf.compat.v1.train's optimizers for their slots, and of what they keep beside them. */
 static int is_slot_of_saver(const pg__tf_bundle *b, const pg__tf_entry *e)
 {
-    static const char *const ends[] = {"/Adam",    "/Adam_1",  "/Momentum",  "/RMSProp",
+    static const char *const ends[] = {"/Adam",      "/Adam_1",  "/Momentum", "/RMSProp",
                                        "/RMSProp_1", "/Adagrad", "/Adadelta", "/Adadelta_1",
-                                       "/Ftrl",    "/Ftrl_1",  "/LARS"};
+                                       "/Ftrl",      "/Ftrl_1",  "/LARS"};
     static const char *const counters[] = {"beta1_power", "beta2_power", "global_step"};
     const char *base = strrchr(e->key, '/');
     if (e->rank == 0)

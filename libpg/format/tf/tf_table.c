@@ -63,8 +63,8 @@ static pg_status next_entry(block *b, pg__str *key, const unsigned char **value,
 {
     uint64_t shared = 0, own = 0;
     if (!pg__varint(&b->p, b->end, &shared) || !pg__varint(&b->p, b->end, &own) ||
-        !pg__varint(&b->p, b->end, n_value) || shared > key->n ||
-        own > (uint64_t)(b->end - b->p) || *n_value > (uint64_t)(b->end - b->p) - own)
+        !pg__varint(&b->p, b->end, n_value) || shared > key->n || own > (uint64_t)(b->end - b->p) ||
+        *n_value > (uint64_t)(b->end - b->p) - own)
         return damaged(err, "an entry lies outside of its block");
     key->n = (size_t)shared;
     const pg_status st = pg__str_add(key, (const char *)b->p, (size_t)own, err);
@@ -90,8 +90,8 @@ static pg_status add_block(pg__tf_table *t, pg__str *keys, block b, pg_err *err)
                     PG_NUM(PG_LIMIT_TF_INDEX_BYTES));
         if (pg__mem_grow(&t->v, &t->cap, t->n + 1, sizeof *t->v))
             PG_TRY(pg__nomem(err));
-        t->v[t->n++] = (pg__tf_pair){
-            .n_key = key.n, .value = (const char *)value, .n_value = (size_t)n};
+        t->v[t->n++] =
+            (pg__tf_pair){.n_key = key.n, .value = (const char *)value, .n_value = (size_t)n};
         PG_TRY(pg__str_add(keys, key.n ? key.s : "", key.n, err));
         PG_TRY(pg__str_add(keys, "", 1, err));
     }

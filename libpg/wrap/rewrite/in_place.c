@@ -57,7 +57,8 @@ static const char *end_of(const char *path)
 void pg__in_place_instead(const pg__rewrite *r, pg_err *err)
 {
     pg_err_do(err, PG_DO_WRITE_NEW, r->in);
-    pg_err_arg(err, "suffix", "%s", end_of(r->in));
+    if (*end_of(r->in))
+        pg_err_arg(err, "suffix", "%s", end_of(r->in));
 }
 
 static pg_status refuse(const pg__rewrite *r, const char *why, pg_err *err)

@@ -1,5 +1,5 @@
-/* unwrap_objects.c - checkpoints of TensorFlow: their graph of objects names no classes, so only the
- * description that a SavedModel has beside it shows that the model in it was a wrapper's. */
+/* unwrap_objects.c - checkpoints of TensorFlow: their graph of objects names no classes, so only
+ * the description that a SavedModel has beside it shows that the model in it was a wrapper's. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -33,10 +33,9 @@ static const char *name_in_model(const pg__rewrite *r, size_t i, const char *inn
 {
     const char *name = pg_store_weight(r->s, i)->name, *rest = strchr(name, '/');
     pg__str path = {0};
-    const int known =
-        rest && pg__store_find_object(r->s, name) == i &&
-        pg__str_printf(&path, NULL, "%s%s", inner, rest) == PG_OK &&
-        pg__store_find_object(r->s, path.s) == i;
+    const int known = rest && pg__store_find_object(r->s, name) == i &&
+                      pg__str_printf(&path, NULL, "%s%s", inner, rest) == PG_OK &&
+                      pg__store_find_object(r->s, path.s) == i;
     pg__str_fini(&path);
     return known ? rest + 1 : name;
 }
@@ -60,8 +59,9 @@ pg_status pg__unwrap_objects(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *er
     PG_TRY(pg__full_texts(r, r->v.tmpl, 1, &no_state, err));
     const size_t n = pg_store_n_state(r->s);
     if (n)
-        PG_TRY(pg__add_note(r, err, "optimizer state (%zu tensor%s) dropped: its order is not known",
-                            n, n == 1 ? "" : "s"));
+        PG_TRY(pg__add_note(r, err,
+                            "optimizer state (%zu tensor%s) dropped: its order is not known", n,
+                            n == 1 ? "" : "s"));
 done:
     return st;
 }
