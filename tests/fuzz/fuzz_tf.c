@@ -1,6 +1,7 @@
 /* fuzz_tf.c - any bytes as a checkpoint of TensorFlow. A whole index is read as it is; of other
- * bytes, the first two say how many are the entries of a block, to which the checksums that an index
- * needs are added, and the rest is every data file. */
+ * bytes, the first two say how many are the entries of a block, to which the checksums that an
+ * index needs are added, and the rest is every data file; then, with a checksum, the graph of
+ * objects, whose entry follows the others: their names must sort before '_'. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ static size_t put_varint(uint8_t *to, size_t v)
 }
 
 /* A block of these entries at *at; its handle. */
-static size_t put_block(uint8_t *file, size_t *at, const uint8_t *entries, size_t n, uint8_t *handle)
+static size_t put_block(uint8_t *file, size_t *at, const uint8_t *entries, size_t n,
+                        uint8_t *handle)
 {
     const size_t first = *at;
     if (n)
@@ -42,6 +44,33 @@ static size_t put_block(uint8_t *file, size_t *at, const uint8_t *entries, size_
     *at += n + 13;
     const size_t k = put_varint(handle, first);
     return k + put_varint(handle + k, n + 8);
+}
+
+/* The entry of the object graph, a string of n bytes whose own form is in *data. */
+static size_t put_graph(uint8_t *entry, uint8_t *data, size_t *n_data, const uint8_t *text,
+                        size_t n)
+{
+    static const char key[] = "_CHECKPOINTABLE_OBJECT_GRAPH";
+    const size_t k = sizeof key - 1;
+    uint8_t four[4], value[32] = {0x08, PG_TF_STRING, 0x12, 0, 0x28};
+    size_t at = put_varint(data, n), v = 5;
+    pg__put_le(four, n, 4);
+    uint32_t sum = pg__crc32c(0, four, 4);
+    pg__put_le(data + at, pg__crc32c_masked(sum), 4);
+    sum = pg__crc32c(sum, data + at, 4);
+    if (n)
+        memcpy(data + at + 4, text, n);
+    *n_data = at + 4 + n;
+    v += put_varint(value + v, *n_data);
+    value[v++] = 0x35;
+    pg__put_le(value + v, pg__crc32c_masked(pg__crc32c(sum, text, n)), 4);
+    v += 4;
+    entry[0] = 0;
+    entry[1] = (uint8_t)k;
+    entry[2] = (uint8_t)v;
+    memcpy(entry + 3, key, k);
+    memcpy(entry + 3 + k, value, v);
+    return 3 + k + v;
 }
 
 static size_t make_index(uint8_t *file, const uint8_t *entries, size_t n)
@@ -67,6 +96,13 @@ static void read_names(pg__tf_bundle *b, const char *part)
     if (pg__tf_names_of(&names, b, part, &err) != PG_OK) {
         require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
         return;
+    }
+    if (names.graph.n) {
+        pg__tf_parts parts = {0};
+        if (pg__tf_parts_of(&parts, &names.graph, b, &err) == PG_OK)
+            require(parts.n_models <= parts.n && parts.n <= names.graph.nodes[0].n);
+        pg__mem_free(parts.v);
+        (void)pg__tf_names_find(&names, b, "layer-0/kernel");
     }
     for (size_t i = 0; i < names.n && i < 64; i++) {
         const pg__tf_entry *e = &b->v[names.v[i].entry];
@@ -99,7 +135,9 @@ static void read_index(const uint8_t *index, size_t n, const uint8_t *rest, size
         if (pg__tf_bundle_check(&b, NULL) == PG_OK) {
             read_names(&b, NULL);
             read_names(&b, ".");
+            read_names(&b, "");
             read_names(&b, "optimizer");
+            read_names(&b, "model.layer-0");
         }
     }
     pg__tf_bundle_fini(&b);
@@ -108,12 +146,16 @@ static void read_index(const uint8_t *index, size_t n, const uint8_t *rest, size
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static uint8_t file[MOST + 256];
+    static uint8_t file[MOST + 512], entries[MOST + 128], graph[MOST + 16];
+    size_t n_graph = 0;
     read_index(data, n, data, n);
     if (n < 2 || n > MOST)
         return 0;
     const size_t most = pg__le16(data), k = most < n - 2 ? most : n - 2;
     read_index(file, make_index(file, data + 2, k), data + 2 + k, n - 2 - k);
+    memcpy(entries, data + 2, k);
+    const size_t all = k + put_graph(entries + k, graph, &n_graph, data + 2 + k, n - 2 - k);
+    read_index(file, make_index(file, entries, all), graph, n_graph);
     keep(data, n);
     return 0;
 }

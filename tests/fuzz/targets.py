@@ -44,8 +44,8 @@ TARGETS = {
                         [f'libpg/format/{writer}.c' for writer in
                          ('h5/h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
                         ['libpg/io/zip_out.c']),
-    'tf': Target([], 8192, ['*.index'], 10 * M,
-                 [f'libpg/format/tf/tf_{part}.c' for part in ('bundle', 'graph', 'names', 'table')] + ['libpg/base/proto.c', 'libpg/store/tiles.c']),
+    'tf': Target([], 16384, ['*.index'], 10 * M,
+                 [f'libpg/format/tf/tf_{part}.c' for part in ('bundle', 'graph', 'model', 'names', 'table')] + ['libpg/base/proto.c', 'libpg/store/tiles.c']),
     'safetensors': Target(['safetensors'], 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
 }
 IN_ALL = 100 * M

@@ -54,6 +54,15 @@ static const char *newest(const char *text, size_t *n)
     return begin + 1;
 }
 
+/* A list is a text of a stranger: it opens nothing outside of its folder. */
+static int leads_out(const char *name, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++)
+        if (name[i] == '.' && name[i + 1] == '.')
+            return 1;
+    return n == 0 || name[0] == '/';
+}
+
 /* The checkpoint that the list in a folder names; folder ends with a slash or is empty. A folder
  * may have been moved since, so its own file comes first. *out stays NULL if there is no list. */
 static pg_status by_list(char **out, const char *folder, pg_err *err)
@@ -81,10 +90,8 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     while (skip && name[skip - 1] != '/' && name[skip - 1] != '\\') /* of Windows, too */
         skip--;
     PG_TRY(take_if_there(out, folder, n_folder, name + skip, n - skip, ".index", err));
-    if (!*out && name[0] != '/')
+    if (!*out && !leads_out(name, n))
         PG_TRY(take_if_there(out, folder, n_folder, name, n, ".index", err));
-    if (!*out && name[0] == '/')
-        PG_TRY(take_if_there(out, "", 0, name, n, ".index", err));
     if (!*out) {
         char shown[160];
         PG_FAIL(PG_E_FORMAT, "%s names %s, of which no .index is here", PG_SHOW(path.s),
