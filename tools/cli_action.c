@@ -35,7 +35,9 @@ static const struct {
     [PG_DO_WRAP] = {"[file:pgwrap --like WRAPPER {file} OUT]"
                     "[!file:--like PARALLEL.h5, a file of such a wrapper]",
                     NULL},
-    [PG_DO_JOIN] = {"pgjoin {file} WHOLE; pgunwrap WHOLE OUT", NULL},
+    [PG_DO_JOIN] = {"[out:pgjoin [part:--part {part} ]{file} {out}]"
+                    "[!out:pgjoin {file} WHOLE; pgunwrap WHOLE OUT]",
+                    NULL},
     [PG_DO_CONVERT] = {"pgconvert [layout:--layout {layout} ][model:--model {model} ]{file} "
                        "[out:{out}][!out:OUT[suffix:{suffix}]]",
                        NULL},
@@ -119,7 +121,7 @@ static void put_quoted(line *l, const char *text)
 /* The part of a checkpoint that the user asked for is the one to take the model out of. */
 static const char *value_of(const line *l, const char *key)
 {
-    if (l->a->what == PG_DO_UNWRAP && strcmp(key, "part") == 0)
+    if ((l->a->what == PG_DO_UNWRAP || l->a->what == PG_DO_JOIN) && strcmp(key, "part") == 0)
         return cli.part && *cli.part ? cli.part : NULL;
     return l->file.s[0] && strcmp(key, "file") == 0 ? l->file.s
            : l->out.s[0] && strcmp(key, "out") == 0 ? l->out.s

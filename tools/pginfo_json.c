@@ -51,6 +51,18 @@ static void put_stats(const pg_stats *s)
     putchar('}');
 }
 
+static void put_pieces(const pg_pieces *cut)
+{
+    const char *comma = "";
+    printf(", \"pieces\": %llu, \"cut_along\": [", (unsigned long long)cut->n);
+    for (uint32_t k = 0; k < PG_MAX_RANK; k++)
+        if (cut->axes >> k & 1) {
+            printf("%s%u", comma, k);
+            comma = ", ";
+        }
+    putchar(']');
+}
+
 static void put_tensor(const info *in, size_t i)
 {
     const pg_weight *w = pg_store_weight(in->store, i);
@@ -63,6 +75,9 @@ static void put_tensor(const info *in, size_t i)
         printf("%s%llu", d ? ", " : "", (unsigned long long)w->dims[d]);
     printf("], \"dtype\": \"%s\", \"bytes\": %llu", pg_dtype_name(w->dtype),
            (unsigned long long)w->n_bytes);
+    const pg_pieces cut = pg_store_pieces(in->store, i);
+    if (cut.n > 1)
+        put_pieces(&cut);
     if (in->stats)
         put_stats(&in->stats[i]);
     putchar('}');
@@ -91,6 +106,8 @@ void info_print_json(const info *in, const info_opts *o)
     json_quoted(in->path);
     json_member("format", in->format);
     json_member("writer", known ? pg_store_writer(in->store) : NULL);
+    if (known && pg_store_ranks(in->store))
+        json_member("ranks", pg_store_ranks(in->store));
     json_member("verdict", pg_verdict_name(in->verdict));
     json_member("reason", in->err.code != PG_OK ? in->err.msg
                           : in->question.code   ? in->question.msg

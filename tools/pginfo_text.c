@@ -26,6 +26,11 @@ const char *info_format_words(const char *format)
         {"npy", "NumPy array (.npy)"},
         {"npz", "NumPy arrays (.npz)"},
         {"hdf5", "HDF5, not a Keras file"},
+        {"tensorflow", "TensorFlow checkpoint"},
+        {"torch-dcp", "torch.distributed checkpoint (DCP)"},
+        {"deepspeed-zero", "DeepSpeed checkpoint (ZeRO)"},
+        {"flax-msgpack", "Flax checkpoint (msgpack)"},
+        {"orbax", "Orbax checkpoint (JAX)"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].format, format) == 0)
@@ -156,6 +161,52 @@ static int print_parts(const info *in)
     return failed ? cli_complain(NULL, NULL, "out of memory") : CLI_OK;
 }
 
+/* The tensors of the model that are cut. */
+typedef struct cut {
+    size_t n;
+    uint64_t least, most; /* pieces */
+    uint32_t axes;
+} cut;
+
+static cut cut_of(const pg_store *s)
+{
+    cut c = {0};
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        const pg_pieces p = pg_store_pieces(s, i);
+        if (p.n < 2)
+            continue;
+        c.least = c.n == 0 || p.n < c.least ? p.n : c.least;
+        c.most = p.n > c.most ? p.n : c.most;
+        c.axes |= p.axes;
+        c.n++;
+    }
+    return c;
+}
+
+/* "saved by 4 ranks; 20 of 26 tensors are cut, in 2 to 4 pieces, along axes 0, 1" */
+static void print_ranks(const info *in)
+{
+    const char *ranks = pg_store_ranks(in->store);
+    const cut c = cut_of(in->store);
+    const char *before = c.axes & (c.axes - 1) ? ", along axes " : ", along axis ";
+    if (!ranks && c.n == 0)
+        return;
+    cli_printf(stdout, "  %s%s", ranks ? ranks : "", ranks && c.n ? "; " : "");
+    if (c.n) {
+        cli_printf(stdout, "%s of %s %s cut, in ", cli_count(c.n).s,
+                   cli_plural(pg_store_n_weights(in->store), "tensor").s, c.n == 1 ? "is" : "are");
+        if (c.least < c.most)
+            cli_printf(stdout, "%s to ", cli_count(c.least).s);
+        cli_printf(stdout, "%s pieces", cli_count(c.most).s);
+    }
+    for (uint32_t k = 0; k < PG_MAX_RANK; k++)
+        if (c.axes >> k & 1) {
+            cli_printf(stdout, "%s%u", before, k);
+            before = ", ";
+        }
+    putchar('\n');
+}
+
 static void print_verdict(const info *in)
 {
     switch (in->verdict) {
@@ -182,6 +233,7 @@ static void print_verdict(const info *in)
     case PG_V_UNKNOWN:
     case PG_V_DAMAGED: break; /* printed on stderr */
     }
+    print_ranks(in);
     if (in->counts.known)
         cli_printf(stdout, "  trainable parameters: %s, non-trainable: %s\n",
                    cli_count(in->counts.trainable).s, cli_count(in->counts.non_trainable).s);
@@ -367,7 +419,7 @@ int info_print_text(const info *in, const info_opts *o)
             cli_printf(stdout, "To order its layers, pgunwrap needs the one-device model: %s\n",
                        in->found.unsettled);
         print_next(in);
-    } else if (in->verdict == PG_V_AMBIGUOUS || in->found.unsettled) {
+    } else if (in->found.next.what != PG_DO_NOTHING) {
         putchar('\n');
         print_next(in);
     }

@@ -112,6 +112,13 @@ static int is_checkpoint(const char *path, const char *name, int loose)
     return loose && matches("*.index", name);
 }
 
+/* What belongs to an index of TensorFlow's beside it. */
+static int is_of_index(const char *name)
+{
+    return strcmp(name, "checkpoint") == 0 ||
+           fnmatch("*.data-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]", name, 0) == 0;
+}
+
 /* ---- folders ---- */
 
 /* Whether a folder is one checkpoint. *loose: it is TensorFlow's, whose files may be among
@@ -123,10 +130,9 @@ static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
     pg_err why = {0};
     char *index = NULL;
     const pg_status st = pg__folder_index(&index, folder, &why);
-    *loose = st == PG_E_AMBIGUOUS || (index && pg__ends_with(index, ".index") &&
-                                      !pg__ends_with(index, saved_model));
-    *whole = !*loose &&
-             (st == PG_OK ? !pg__ends_with(index, single) : st == PG_E_UNSUPPORTED);
+    *loose = st == PG_E_AMBIGUOUS ||
+             (index && pg__ends_with(index, ".index") && !pg__ends_with(index, saved_model));
+    *whole = !*loose && (st == PG_OK ? !pg__ends_with(index, single) : st == PG_E_UNSUPPORTED);
     pg__mem_free(index);
     if (st == PG_E_NOMEM && err)
         *err = why;
@@ -166,7 +172,7 @@ static pg_status walk_entry(walk *w, const char *name, int loose, unsigned depth
         return walk_below(w, depth, err);
     } else if (readable && S_ISREG(target.st_mode) && is_checkpoint(w->path.s, name, loose)) {
         return add(w, err);
-    } else if (there) {
+    } else if (there && !(loose && is_of_index(name))) {
         w->out->n_others++;
     }
     return PG_OK;

@@ -32,7 +32,7 @@ typedef struct checkpoint {
     size_t n_files;
     size_t *file_of; /* by item */
     int folder;
-    pg_store **open; /* by item: its chunk, if it is open */
+    pg_store **open;              /* by item: its chunk, if it is open */
     size_t ring[MOST_OPEN], next; /* 1 + the items that are open */
     pg__tile_window window;
 } checkpoint;
@@ -122,11 +122,10 @@ static pg_status check_places(const checkpoint *c, pg_err *err)
             const pg__dcp_item *x = &c->d.items[t->v[k].source];
             const file *f = &c->files[c->file_of[t->v[k].source]];
             if (x->off > f->size || x->n > f->size - x->off)
-                return pg_fail(err, PG_E_FORMAT,
-                               "%s: %s is truncated: %s bytes, .metadata needs %s",
-                               PG_SHOW(t->name),
-                               pg__printable(shown, sizeof shown, f->name, f->n_name),
-                               PG_NUM(f->size), PG_NUM(x->off + x->n));
+                return pg_fail(
+                    err, PG_E_FORMAT, "%s: %s is truncated: %s bytes, .metadata needs %s",
+                    PG_SHOW(t->name), pg__printable(shown, sizeof shown, f->name, f->n_name),
+                    PG_NUM(f->size), PG_NUM(x->off + x->n));
         }
     }
     return PG_OK;
@@ -141,7 +140,8 @@ static pg_status check_chunk(const pg_store *s, const pg__dcp_tensor *t, const p
     const pg_weight *w = pg_store_weight(s, 0);
     if (pg_store_n_weights(s) != 1 || w->dtype != t->dtype || w->rank != t->tiled.rank ||
         memcmp(w->dims, tile->size, w->rank * sizeof *w->dims) != 0)
-        return pg_fail(err, PG_E_FORMAT, "%s: a chunk has another type or shape than .metadata says",
+        return pg_fail(err, PG_E_FORMAT,
+                       "%s: a chunk has another type or shape than .metadata says",
                        PG_SHOW(t->name));
     return PG_OK;
 }
@@ -228,6 +228,12 @@ static void close_data(void *ctx)
     pg__mem_free(c);
 }
 
+static pg_pieces pieces_of(const void *ctx, size_t tensor)
+{
+    const checkpoint *c = ctx;
+    return pg__tiles_pieces(&c->d.v[c->tensor[tensor]].tiled);
+}
+
 /* ---- the store ---- */
 
 static pg_status add(pg_store *s, const pg__dcp_tensor *t, const char *name, int is_state,
@@ -264,10 +270,37 @@ done:
     return st;
 }
 
+/* "__3_0.distcp" is one of rank 3. Names are sorted, so those of a rank follow each other. */
+static pg_status set_ranks(pg_store *s, const checkpoint *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    const char *last = "";
+    size_t n = 0, n_last = 0;
+    for (size_t i = 0; i < c->n_files; i++) {
+        const file *f = &c->files[i];
+        size_t n_rank = f->n_name;
+        while (n_rank && f->name[n_rank - 1] != '_')
+            n_rank--;
+        if (n_rank < 4 || memcmp(f->name, "__", 2) != 0)
+            return PG_OK;
+        n += n_rank != n_last || memcmp(f->name, last, n_rank) != 0;
+        last = f->name;
+        n_last = n_rank;
+    }
+    if (n)
+        PG_TRY(pg__str_printf(&text, err, "saved by %zu rank%s", n, n == 1 ? "" : "s"));
+    if (n)
+        PG_TRY(pg__store_set_ranks(s, text.s, err));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                  const pg_open_opts *opts, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     checkpoint *c = NULL;
@@ -283,6 +316,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     PG_TRY(check_places(c, err));
     PG_TRY(pg__store_new(&s, pg__fmt_dcp.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, opts->part, err));
+    PG_TRY(set_ranks(s, c, err));
     pg__store_own(s, &data, c);
     c = NULL;
     *out = s;

@@ -73,6 +73,12 @@ static const char *inner_object(const void *ctx)
     return ((const checkpoint *)ctx)->names.inner;
 }
 
+static pg_pieces pieces_of(const void *ctx, size_t tensor)
+{
+    const checkpoint *c = ctx;
+    return pg__tiles_pieces(&c->b.v[c->entry[tensor]].tiled);
+}
+
 /* ---- the store ---- */
 
 /* Adds "2 tensors of strings (a, b)" for the tensors of which `is` holds. */
@@ -334,6 +340,19 @@ done:
 
 /* ---- */
 
+static pg_status set_ranks(pg_store *s, const checkpoint *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    if (c->b.n_shards > 1) {
+        PG_TRY(pg__str_printf(&text, err, "%u data files", c->b.n_shards));
+        PG_TRY(pg__store_set_ranks(s, text.s, err));
+    }
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                  const pg_open_opts *opts, pg_err *err)
 {
@@ -341,7 +360,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                       .close = close_data,
                                       .place = place_data,
                                       .find_object = find_object,
-                                      .inner_object = inner_object};
+                                      .inner_object = inner_object,
+                                      .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     checkpoint *c = NULL;
@@ -355,6 +375,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     PG_TRY(pg__store_new(&s, pg__fmt_tf.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, err));
     PG_TRY(list_others(s, c, err));
+    PG_TRY(set_ranks(s, c, err));
     if (opts->part && !*opts->part)
         PG_TRY(list_parts(s, c, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));

@@ -207,6 +207,10 @@ pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *op
         st = pg__io_open(&io, index ? index : path, &e);
     if (st == PG_OK)
         st = pg__format_open(out, NULL, io, index ? index : path, opts, &e);
+    if (st == PG_OK && (st = pg__store_set_asked(*out, path, &e)) != PG_OK) {
+        pg_store_close(*out);
+        *out = NULL;
+    }
     if (st != PG_OK && err)
         *err = e;
     pg__io_close(io);

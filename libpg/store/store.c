@@ -27,7 +27,7 @@ struct pg_store {
     tensor *tensors; /* weights, then state */
     size_t n_weights, n_tensors, cap_tensors;
     text texts[3];
-    char *writer, *damage, *others, *beside, *path;
+    char *writer, *ranks, *damage, *others, *beside, *path, *asked;
     size_t n_beside;
     pg__io *source;
     pg_part *parts;
@@ -94,6 +94,8 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s->tensors);
     pg__mem_free(s->writer);
     pg__mem_free(s->damage);
+    pg__mem_free(s->ranks);
+    pg__mem_free(s->asked);
     pg__mem_free(s->others);
     pg__mem_free(s->beside);
     pg__mem_free(s->path);
@@ -204,6 +206,11 @@ pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err)
     return replace(&s->damage, what, strlen(what), err);
 }
 
+pg_status pg__store_set_ranks(pg_store *s, const char *who, pg_err *err)
+{
+    return replace(&s->ranks, who, strlen(who), err);
+}
+
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)
 {
     return replace(&s->others, what, strlen(what), err);
@@ -235,6 +242,16 @@ pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err)
 const char *pg__store_path(const pg_store *s)
 {
     return s->path ? s->path : "";
+}
+
+pg_status pg__store_set_asked(pg_store *s, const char *path, pg_err *err)
+{
+    return replace(&s->asked, path, strlen(path), err);
+}
+
+const char *pg__store_asked(const pg_store *s)
+{
+    return s->asked ? s->asked : "";
 }
 
 int pg__store_has_objects(const pg_store *s)
@@ -281,6 +298,16 @@ const char *pg_store_writer(const pg_store *s)
 const char *pg_store_damage(const pg_store *s)
 {
     return s->damage;
+}
+
+const char *pg_store_ranks(const pg_store *s)
+{
+    return s->ranks;
+}
+
+pg_pieces pg_store_pieces(const pg_store *s, size_t i)
+{
+    return s->io && s->io->pieces ? s->io->pieces(s->ctx, i) : (pg_pieces){.n = 1};
 }
 
 const char *pg_store_others(const pg_store *s)

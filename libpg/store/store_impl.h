@@ -21,6 +21,8 @@ typedef struct pg__store_io {
      * there never is. */
     size_t (*find_object)(const void *ctx, const char *path);
     const char *(*inner_object)(const void *ctx); /* see pg__store_inner_object() */
+    /* See pg_store_pieces(); NULL: all tensors are whole. */
+    pg_pieces (*pieces)(const void *ctx, size_t tensor);
 } pg__store_io;
 
 /* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
@@ -66,12 +68,16 @@ pg_status pg__store_add_state(pg_store *s, const pg__tensor_desc *d, pg_err *err
 /* Copies. n = strlen for text. */
 pg_status pg__store_set_text(pg_store *s, pg_text which, const char *text, size_t n, pg_err *err);
 pg_status pg__store_set_writer(pg_store *s, const char *writer, pg_err *err);
+pg_status pg__store_set_ranks(pg_store *s, const char *who, pg_err *err);
 pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *err);
 pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err); /* copies the path */
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
+/* What the caller of pg_store_open() named, which may be the folder around that path. */
+pg_status pg__store_set_asked(pg_store *s, const char *path, pg_err *err);
+const char *pg__store_asked(const pg_store *s); /* "" if never set */
 
 /* 1 if the file has a graph of the objects that held its tensors, as TensorFlow writes; then the
  * tensor that a path from the model leads to ("layer-1/cell/kernel"), or PG_NONE. */

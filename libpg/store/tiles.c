@@ -101,6 +101,15 @@ const pg__tile *pg__tiles_whole(const pg__tiled *t)
     return t->n == 1 ? t->v : NULL;
 }
 
+pg_pieces pg__tiles_pieces(const pg__tiled *t)
+{
+    pg_pieces p = {.n = t->n ? t->n : 1}; /* without elements there is no piece */
+    for (size_t i = 0; i < t->n; i++)
+        for (uint32_t k = 0; k < t->rank; k++)
+            p.axes |= (uint32_t)(t->v[i].size[k] < t->dims[k]) << k;
+    return p;
+}
+
 /* ---- reading ---- */
 
 void pg__tile_window_fini(pg__tile_window *w)
@@ -229,7 +238,7 @@ done:
 }
 
 pg_status pg__tiles_read(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
-                          uint64_t off, void *buf, size_t n, pg_err *err)
+                         uint64_t off, void *buf, size_t n, pg_err *err)
 {
     unsigned char *to = buf;
     if (pg__tiles_whole(t))

@@ -29,7 +29,7 @@ pg_status pg__tiles_check(pg__tiled *t, pg_err *err);
 
 /* Reads n bytes from byte off of the row-major data of a piece. */
 typedef pg_status (*pg__tile_fetch)(void *ctx, const pg__tile *piece, uint64_t off, void *buf,
-                                     size_t n, pg_err *err);
+                                    size_t n, pg_err *err);
 
 /* What is kept between reads; starts as {0}. */
 typedef struct pg__tile_window {
@@ -45,7 +45,10 @@ void pg__tile_window_fini(pg__tile_window *w);
 
 /* n bytes of the row-major data of a checked tensor from byte off on, which it has. */
 pg_status pg__tiles_read(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
-                          uint64_t off, void *buf, size_t n, pg_err *err);
+                         uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* See pg_store_pieces(). */
+pg_pieces pg__tiles_pieces(const pg__tiled *t);
 
 /* The only piece of a tensor that is stored in one stretch, or NULL. */
 const pg__tile *pg__tiles_whole(const pg__tiled *t);

@@ -33,3 +33,9 @@ run pginfo dcp
 run pginfo zero3-tied/ckpt
 run pginfo tf/ckpt-2
 ls
+
+echo "== how it is cut"
+for c in dcp-tp-fsdp2/ckpt tf-sharded-variable/ps; do
+    pginfo "$TESTDATA/modern/$c" | sed -n '2,3p'
+done
+pginfo --json "$TESTDATA/modern/tf-sharded-variable/ps" | grep -o '"pieces".*\]'

@@ -109,6 +109,10 @@ PG_API const char *pg_store_format(const pg_store *s);
 /* Who wrote it, e.g. "keras 2.2.4, tensorflow", or NULL if the file does not say. */
 PG_API const char *pg_store_writer(const pg_store *s);
 
+/* How a checkpoint of many processes or devices came about, in words ("saved by 4 ranks"), or NULL
+ * for other files. */
+PG_API const char *pg_store_ranks(const pg_store *s);
+
 /* What is wrong with a store opened with opts.salvage, or NULL if nothing is. */
 PG_API const char *pg_store_damage(const pg_store *s);
 
@@ -143,6 +147,14 @@ PG_API size_t pg_store_n_state(const pg_store *s);
 PG_API const pg_layer *pg_store_layer(const pg_store *s, size_t i);
 PG_API const pg_weight *pg_store_weight(const pg_store *s, size_t i);
 PG_API const pg_weight *pg_store_state(const pg_store *s, size_t i);
+
+/* How many pieces make up tensor i (weights, then state), copies not counted; those of a file that
+ * one process wrote are whole. */
+typedef struct pg_pieces {
+    uint64_t n;    /* 1: it is whole */
+    uint32_t axes; /* bit k: axis k is cut; 0: the row of all its elements is */
+} pg_pieces;
+PG_API pg_pieces pg_store_pieces(const pg_store *s, size_t i);
 
 typedef enum pg_text { PG_TEXT_MODEL_CONFIG, PG_TEXT_TRAINING_CONFIG, PG_TEXT_METADATA } pg_text;
 

@@ -78,3 +78,15 @@ void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, con
                    suffix);
     pg__action_arg(out, "suffix", "%s", suffix);
 }
+
+void pg__next_join(pg_action *out, const pg_store *s)
+{
+    const char *in = pg__store_asked(s);
+    *out = (pg_action){0};
+    if (!*in || !pg__format_of(s)->of_ranks)
+        return;
+    out->what = PG_DO_JOIN;
+    pg__action_arg(out, "file", "%s", in);
+    pg__action_arg(out, "out", "model.safetensors");
+    pg__action_arg(out, "suffix", ".safetensors");
+}

@@ -343,7 +343,9 @@ pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err)
     pg__verdict v = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__judge(&v, s, err));
-    if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS || v.f.unsettled)
+    if (v.f.verdict == PG_V_SINGLE && !v.f.unsettled)
+        pg__next_join(&v.f.next, s);
+    else if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS || v.f.unsettled)
         pg__next_action(&v.f.next, s, &v.f, NULL);
     *out = v.f;
     v.f = (pg_finding){0};

@@ -51,6 +51,8 @@ pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 /* next.c: the call that takes the model out; PG_DO_NOTHING where the whole of a shard is not there.
  * like: the model to give, NULL: needs_model where pg_unwrap_file() asks for one. */
 void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, const char *like);
+/* The call that makes one file of what ranks saved; PG_DO_NOTHING for other files. */
+void pg__next_join(pg_action *out, const pg_store *s);
 
 /* 1 if weights are stored by layers as Keras' legacy layout does; 1 for the path layout. */
 int pg__store_is_legacy(const pg_store *s);

@@ -17,12 +17,12 @@ _CALLS: Dict[str, Tuple[str, ...]] = {
                      "template", "partial", "in_place", "part"),
     "PG_DO_WRAP": ("pgfit.wrap", "{file|FILE}", "{out|OUT}", ":like=WRAPPER"),
     "PG_DO_CONVERT": ("pgfit.convert", "{file}", "{out|OUT}", "model", "layout"),
+    "PG_DO_JOIN": ("pgfit.join", "{file}", "{out|WHOLE}", "part"),
     "PG_DO_COPY": ("pgfit.convert", "{file}", "{out|\"new.h5\"}"),
     "PG_DO_COMPARE_BY_ORDER": ("pgfit.diff", "{file}", "{other}", ":by_order=True"),
 }
 _WORDS = {
     "PG_DO_UNWRAP_TEMPLATE": "unwrap {file} without like, then repair(TEMPLATE, OUT, like={like}, partial=True)",
-    "PG_DO_JOIN": "pgfit.join({file}, WHOLE), then the same call with WHOLE",
     "PG_DO_GIVE_MODEL": "model=\"model.json\": the description of the one-device model",
     "PG_DO_CHOOSE_FORMAT": "to=\"h5\", \"weights.h5\", \"keras\", \"safetensors\", \"npy\" or \"npz\"",
     "PG_DO_CHOOSE_PART": "part={part}",

@@ -44,6 +44,7 @@ class Info:
     """A checkpoint's description. repr() is a table, in a notebook an HTML one.
 
     Attributes that are not obvious:
+        ranks: of a checkpoint that many processes saved, how it came about ("saved by 4 ranks"), else None.
         verdict: "single", "wrapper", "nested", "ambiguous", "damaged", "no-weights" or "unknown"; reason: in a sentence.
         wrapper: the wrapper that wrote the file, or None.
         layers, tensors: in the order of the file; state: tensors of the optimizer.
@@ -56,6 +57,7 @@ class Info:
     path: str
     format: str
     writer: Optional[str]
+    ranks: Optional[str]
     verdict: str
     reason: str
     wrapper: Optional[Wrapper]
@@ -86,6 +88,8 @@ class Info:
     def _lines(self) -> List[str]:
         words = ["%s  %s%s" % (self.path, self.format, ", " + self.writer if self.writer else "")]
         words.append("  %s: %s" % (self.verdict, self.reason))
+        if self.ranks:
+            words.append("  %s" % self.ranks)
         words.append("  %s, %s parameters (%s)" % (count(len(self.tensors), "tensor"), count(self.parameters), size(self.nbytes)))
         if self.trainable is not None and self.non_trainable is not None:
             words.append("  trainable parameters: %s, non-trainable: %s" % (count(self.trainable), count(self.non_trainable)))
@@ -142,6 +146,12 @@ def _read_stats(store: ctypes.c_void_p, tensors: List[Tensor], path: Path, progr
     return [dataclasses.replace(t, stats=stats_of(s)) for t, s in zip(tensors, out)]
 
 
+def _with_pieces(store: ctypes.c_void_p, i: int, tensor: Tensor) -> Tensor:
+    cut = lib.pg_store_pieces(store, i)
+    return tensor if cut.n == 1 else dataclasses.replace(
+        tensor, pieces=cut.n, cut_along=tuple(k for k in range(len(tensor.shape)) if cut.axes >> k & 1))
+
+
 def _wrapper_of(f: Any) -> Wrapper:
     def names(list_: Any, n: int) -> List[str]:
         return [text(list_[i]) or "" for i in range(n)]
@@ -155,7 +165,7 @@ def _describe(store: ctypes.c_void_p, path: Path, wrong: Optional[_errors.Error]
     try:
         call("pg_count_params", ctypes.byref(counts), store, objects=[path])
         weights = [lib.pg_store_weight(store, i).contents for i in range(lib.pg_store_n_weights(store))]
-        tensors = [tensor_of(w, layer_name(store, w)) for w in weights]
+        tensors = [_with_pieces(store, i, tensor_of(w, layer_name(store, w))) for i, w in enumerate(weights)]
         layers = [lib.pg_store_layer(store, i).contents for i in range(lib.pg_store_n_layers(store))]
         parts = [lib.pg_store_part(store, i).contents for i in range(lib.pg_store_n_parts(store))]
         damage = text(lib.pg_store_damage(store))
@@ -170,7 +180,7 @@ def _describe(store: ctypes.c_void_p, path: Path, wrong: Optional[_errors.Error]
         if found.index:
             problems.append("one shard of several; the whole: %s" % text(found.index))
         model, training, metadata = (text(lib.pg_store_text(store, i, None)) for i in range(len(abi.enums["pg_text"])))
-        return Info(os.fspath(path), lib.pg_store_format(store).decode(), text(lib.pg_store_writer(store)), verdict, reason,
+        return Info(os.fspath(path), lib.pg_store_format(store).decode(), text(lib.pg_store_writer(store)), text(lib.pg_store_ranks(store)), verdict, reason,
                     wrapper, [Layer(text(x.name) or "", tuple(t.name for t in tensors[x.first:x.first + x.n_weights]))
                               for x in layers], tensors,
                     [tensor_of(lib.pg_store_state(store, i).contents) for i in range(lib.pg_store_n_state(store))],

@@ -35,6 +35,8 @@ class Tensor:
     dtype: str  # as NumPy writes it, or "bfloat16", "float8_e4m3fn", "float8_e5m2"
     nbytes: int
     stats: Optional[Stats] = None
+    pieces: int = 1  # of a checkpoint that many ranks saved: how many make it up, and along which axes it is cut
+    cut_along: Tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
