@@ -35,7 +35,7 @@
 #define PG_LIMIT_ST_HEADER     100000000u            /* the safetensors reference's own cap */
 #define PG_LIMIT_NPY_HEADER    ((size_t)1 << 20)     /* a type and a shape need a hundred bytes */
 #define PG_LIMIT_PICKLE_BYTES  ((uint64_t)256 << 20) /* the text is held in memory */
-#define PG_LIMIT_PICKLE_OPS    10000000u             /* each takes time; loops of references make more of few bytes */
+#define PG_LIMIT_PICKLE_OPS    10000000u             /* each takes time; of what may be compressed: loops of references make more of few bytes */
 #define PG_LIMIT_PICKLE_STACK  1000000u              /* values and marks at a time */
 #define PG_LIMIT_PICKLE_MEMO   1000000u              /* the highest number that a value may be remembered under */
 #define PG_LIMIT_PICKLE_DEPTH  64u                   /* functions call themselves for each container */

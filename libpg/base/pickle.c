@@ -162,7 +162,7 @@ static pg_status run(pg__pk_machine *m)
     while (!m->stopped) {
         PG_TRY(pg__pk_take(m, 1, &p));
         m->op = *p;
-        if (++m->ops > PG_LIMIT_PICKLE_OPS)
+        if (++m->ops > m->max_ops)
             return pg__pk_too_many(m, "opcodes");
         if (!handlers[m->op])
             return pg_fail(
@@ -175,27 +175,47 @@ done:
     return st;
 }
 
-pg_status pg__pickle_read(pg__pickle *out, const char *text, size_t n, const pg__pk_global *globals,
-                          size_t *used, int *cut, pg_err *err)
+/* m: its limits, text and where errors go. */
+static pg_status read_with(pg__pickle *out, pg__pk_machine *m, const pg__pk_global *globals,
+                           size_t *used, int *cut)
 {
     pg__pickle p = {.globals = globals};
-    pg__pk_machine m = {.p = &p, .text = (const unsigned char *)text, .n = n, .err = err};
-    pg_status st = run(&m);
-    if (st == PG_OK && !used && m.at != n)
-        st = pg__pk_damaged(&m, "something follows its end");
+    m->p = &p;
+    pg_status st = run(m);
+    if (st == PG_OK && !used && m->at != m->n)
+        st = pg__pk_damaged(m, "something follows its end");
     if (cut)
-        *cut = m.cut;
-    pg__mem_free(m.stack);
-    pg__mem_free(m.marks);
-    pg__mem_free(m.memo);
+        *cut = m->cut;
+    pg__mem_free(m->stack);
+    pg__mem_free(m->marks);
+    pg__mem_free(m->memo);
     if (st != PG_OK) {
         pg__pickle_fini(&p);
         return st;
     }
     if (used)
-        *used = m.at;
+        *used = m->at;
     *out = p;
     return PG_OK;
+}
+
+pg_status pg__pickle_read(pg__pickle *out, const char *text, size_t n, const pg__pk_global *globals,
+                          size_t *used, int *cut, pg_err *err)
+{
+    pg__pk_machine m = {.text = (const unsigned char *)text,
+                        .n = n,
+                        .max_ops = PG_LIMIT_PICKLE_OPS,
+                        .max_memo = PG_LIMIT_PICKLE_MEMO,
+                        .err = err};
+    return read_with(out, &m, globals, used, cut);
+}
+
+pg_status pg__pickle_read_stored(pg__pickle *out, const char *text, size_t n,
+                                 const pg__pk_global *globals, pg_err *err)
+{
+    pg__pk_machine m = {
+        .text = (const unsigned char *)text, .n = n, .max_ops = n, .max_memo = n, .err = err};
+    return read_with(out, &m, globals, NULL, NULL);
 }
 
 void pg__pickle_fini(pg__pickle *p)

@@ -81,6 +81,10 @@ typedef struct pg__pickle {
  * NULL) is 1 if it failed because the text ends too early. */
 pg_status pg__pickle_read(pg__pickle *out, const char *text, size_t n, const pg__pk_global *globals,
                           size_t *used, int *cut, pg_err *err);
+/* The same for all of a text that a file holds as it is, not compressed: its length alone limits
+ * how many opcodes and remembered values it has. */
+pg_status pg__pickle_read_stored(pg__pickle *out, const char *text, size_t n,
+                                 const pg__pk_global *globals, pg_err *err);
 void pg__pickle_fini(pg__pickle *p);
 
 /* The value of a text key in a dict, or NULL; the last one counts, as in Python. */

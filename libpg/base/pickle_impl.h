@@ -12,6 +12,7 @@ typedef struct pg__pk_machine {
     pg__pickle *p;
     const unsigned char *text;
     size_t n, at, ops;
+    size_t max_ops, max_memo;
     unsigned char op; /* the current opcode */
     int cut, stopped;
     uint32_t *stack;

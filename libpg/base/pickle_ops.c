@@ -224,7 +224,7 @@ static pg_status op_memo_put(pg__pk_machine *m)
     }
     if (pg__pk_n_free(m) == 0)
         return pg__pk_damaged(m, "a value is missing on its stack");
-    if (i >= PG_LIMIT_PICKLE_MEMO)
+    if (i >= m->max_memo)
         return pg__pk_too_many(m, "remembered values");
     if (pg__mem_grow(&m->memo, &m->cap_memo, (size_t)i + 1, sizeof *m->memo))
         return pg__nomem(m->err);
@@ -311,7 +311,7 @@ static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
     if (args->n > 1 ||
         (from && from->kind != PG_PK_LIST && from->kind != PG_PK_TUPLE && from->kind != PG_PK_DICT))
         return pg__pk_damaged(m, "a dictionary is made of something other than entries");
-    if (from && from->n > PG_LIMIT_PICKLE_OPS - m->ops) /* many calls may get the same list */
+    if (from && from->n > m->max_ops - m->ops) /* many calls may get the same list */
         return pg__pk_too_many(m, "opcodes");
     m->ops += from ? from->n : 0;
     if (from && from->kind == PG_PK_DICT)

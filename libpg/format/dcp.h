@@ -14,12 +14,13 @@
 typedef struct pg__dcp_item {
     const char *file; /* not terminated, into the pickle */
     uint32_t n_file;
-    int compressed; /* the writer had extensions, zstd among them */
+    int zstd;    /* a frame of Zstandard around it */
+    int foreign; /* another extension of the writer changed it */
     uint64_t off, n;
 } pg__dcp_item;
 
 typedef struct pg__dcp_tensor {
-    char *name; /* owned */
+    char *name;       /* owned */
     const char *type; /* torch's word, "float32": into the list of globals */
     int known;        /* `dtype` is its type */
     int is_complex;   /* its last dimension, of extent 2, is the real and the imaginary part */
@@ -27,10 +28,12 @@ typedef struct pg__dcp_tensor {
     pg__tiled tiled; /* tile.source: of the items */
     char **path;     /* keys of the containers around it, then its own; owned */
     size_t n_path;
+    int guessed; /* .metadata has no keys: they were made of its name */
 } pg__dcp_tensor;
 
 typedef struct pg__dcp {
     char *text;
+    uint64_t budget; /* of what the text may become in memory */
     pg__pickle pickle;
     pg__dcp_tensor *v; /* in the order of .metadata */
     size_t n, cap;
@@ -62,5 +65,9 @@ typedef struct pg__dcp_part {
 /* PG_E_AMBIGUOUS with the parts that could be meant; PG_E_ARG: no such part. */
 pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part, pg_err *err);
 void pg__dcp_part_fini(pg__dcp_part *p);
+
+/* Bytes of a name, keys joined with dots, before the dot that separates a key of training: after
+ * "optimizer" in "optimizer.state.a", before "exp_avg" in "a.exp_avg"; 0: there is none. */
+size_t pg__dcp_training_cut(const char *name);
 
 #endif

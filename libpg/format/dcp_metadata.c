@@ -21,8 +21,8 @@ enum { OTHER = 1, TENSOR, BYTES, SIZE, DTYPE };
 #define META    "torch.distributed.checkpoint.metadata"
 #define LOOK    256u /* the first class that .metadata names comes within these bytes */
 #define COMPLEX 0x80
-#define TYPE(name, d)                   \
-    {                                   \
+#define TYPE(name, d)                      \
+    {                                      \
         "torch", name, 0, DTYPE | (d) << 8 \
     }
 
@@ -59,9 +59,23 @@ static const pg__pk_global globals[] = {
     {0},
 };
 
+/* Values are shared by reference, so a short text could name one list, or one name, without end.
+ * What a real .metadata becomes is a fraction of its length. */
+#define TIMES_TEXT    4u
+#define TENSOR_CHARGE 64u
+#define CHUNK_CHARGE  64u
+
 static pg_status damaged(pg_err *err, const char *what)
 {
     return pg_fail(err, PG_E_FORMAT, "damaged .metadata: %s", what);
+}
+
+static pg_status charge(pg__dcp *d, uint64_t n, pg_err *err)
+{
+    if (n > d->budget)
+        return pg_fail(err, PG_E_LIMIT, "damaged .metadata: its parts are shared too often");
+    d->budget -= n;
+    return PG_OK;
 }
 
 static const pg__pk_value *item(const pg__pickle *p, const pg__pk_value *v, uint32_t i)
@@ -167,20 +181,31 @@ done:
     return st;
 }
 
+/* "stream.zstd/1", the one extension that torch has for use. */
+static void read_transforms(pg__dcp_item *x, const pg__pickle *p, const pg__pk_value *list)
+{
+    static const char zstd[] = "stream.zstd/1";
+    if (!list || list->kind == PG_PK_NONE)
+        return;
+    const int is_list = list->kind == PG_PK_LIST || list->kind == PG_PK_TUPLE;
+    const pg__pk_value *only = is_list && list->n == 1 ? item(p, list, 0) : NULL;
+    x->zstd = only && only->kind == PG_PK_STR && only->n >= sizeof zstd - 1 &&
+              memcmp(only->u.text, zstd, sizeof zstd - 1) == 0 &&
+              (only->n == sizeof zstd - 1 || only->u.text[sizeof zstd - 1] == '.');
+    x->foreign = !x->zstd && !(is_list && list->n == 0);
+}
+
 static pg_status read_item(pg__dcp_item *x, const pg__pickle *p, const pg__pk_value *info,
                            pg_err *err)
 {
     const pg__pk_value *file = attribute(p, info, "relative_path");
     const pg__pk_value *off = attribute(p, info, "offset"), *n = attribute(p, info, "length");
-    const pg__pk_value *more = attribute(p, info, "transform_descriptors");
     if (!file || file->kind != PG_PK_STR || !off || off->kind != PG_PK_INT || off->u.i < 0 || !n ||
         n->kind != PG_PK_INT || n->u.i < 0)
         return damaged(err, "the place of a chunk makes no sense");
-    *x = (pg__dcp_item){.file = file->u.text,
-                        .n_file = file->n,
-                        .off = (uint64_t)off->u.i,
-                        .n = (uint64_t)n->u.i,
-                        .compressed = more && more->kind != PG_PK_NONE && more->n > 0};
+    *x = (pg__dcp_item){
+        .file = file->u.text, .n_file = file->n, .off = (uint64_t)off->u.i, .n = (uint64_t)n->u.i};
+    read_transforms(x, p, attribute(p, info, "transform_descriptors"));
     return PG_OK;
 }
 
@@ -230,6 +255,7 @@ static pg_status read_chunks(pg__dcp *d, pg__dcp_tensor *t, const pg__pk_value *
 {
     pg_status st = PG_OK;
     const pg__pickle *p = &d->pickle;
+    PG_TRY(charge(d, (uint64_t)chunks->n * CHUNK_CHARGE, err));
     t->tiled.v = pg__mem_array(chunks->n, sizeof *t->tiled.v);
     if (!t->tiled.v)
         return pg__nomem(err);
@@ -265,6 +291,7 @@ static pg_status read_tensor(pg__dcp *d, const pg__pk_value *key, const pg__pk_v
     pg_status st = PG_OK;
     const pg__pickle *p = &d->pickle;
     const pg__pk_value *chunks = attribute(p, v, "chunks");
+    PG_TRY(charge(d, TENSOR_CHARGE + key->n, err));
     if (pg__mem_grow(&d->v, &d->cap, d->n + 1, sizeof *d->v))
         return pg__nomem(err);
     pg__dcp_tensor *t = &d->v[d->n++]; /* counted first: a failure releases it, too */
@@ -289,12 +316,15 @@ done:
 
 /* ---- the containers around it ---- */
 
-static pg_status add_key(pg__dcp_tensor *t, const pg__pk_value *key, pg_err *err)
+static pg_status add_key(pg__dcp *d, pg__dcp_tensor *t, const pg__pk_value *key, pg_err *err)
 {
+    const pg_status st = charge(d, sizeof(char *) + (key->kind == PG_PK_STR ? key->n : 0), err);
     char number[24];
     const int is_text = key->kind == PG_PK_STR;
     if (!is_text && key->kind != PG_PK_INT)
         return damaged(err, "a key in planner_data is neither text nor a number");
+    if (st != PG_OK)
+        return st;
     const int n = snprintf(number, sizeof number, "%lld", is_text ? 0 : (long long)key->u.i);
     char *copy = pg__mem_strndup(is_text ? key->u.text : number, is_text ? key->n : (size_t)n);
     if (!copy)
@@ -331,27 +361,41 @@ static pg_status list_plans(plan **out, size_t *n, const pg__pickle *p, const pg
     return PG_OK;
 }
 
-/* Without an entry of planner_data (or with one that is no list) a tensor's name is its only
- * key. */
-static pg_status read_path(pg__dcp_tensor *t, const pg__pickle *p, const plan *plans, size_t n,
-                           pg_err *err)
+/* A name's keys where .metadata has none (flatten_state_dict=False, Megatron-Core): only those are
+ * taken apart that say what is no weight, "optimizer" first or "exp_avg" last. */
+static pg_status guess_path(pg__dcp *d, pg__dcp_tensor *t, pg_err *err)
+{
+    const size_t n = strlen(t->name), cut = pg__dcp_training_cut(t->name);
+    const pg__pk_value first = {
+        .kind = PG_PK_STR, .n = (uint32_t)(cut ? cut : n), .u.text = t->name};
+    const pg__pk_value rest = {
+        .kind = PG_PK_STR, .n = (uint32_t)(n - cut - 1), .u.text = t->name + cut + 1};
+    t->guessed = 1;
+    t->path = pg__mem_array(2, sizeof *t->path);
+    if (!t->path)
+        return pg__nomem(err);
+    const pg_status st = add_key(d, t, &first, err);
+    return st == PG_OK && cut ? add_key(d, t, &rest, err) : st;
+}
+
+static pg_status read_path(pg__dcp *d, pg__dcp_tensor *t, const plan *plans, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
+    const pg__pickle *p = &d->pickle;
     const pg__pk_value own = {.kind = PG_PK_STR, .n = (uint32_t)strlen(t->name), .u.text = t->name};
     const plan key = {.name = &own};
     const plan *found = n ? bsearch(&key, plans, n, sizeof key, by_text) : NULL;
     const pg__pk_value *keys = found ? found->keys : NULL;
-    const int known = keys && (keys->kind == PG_PK_TUPLE || keys->kind == PG_PK_LIST) && keys->n;
-    if (known && keys->n > PG_LIMIT_PICKLE_DEPTH)
+    if (!keys || (keys->kind != PG_PK_TUPLE && keys->kind != PG_PK_LIST) || !keys->n)
+        return guess_path(d, t, err);
+    if (keys->n > PG_LIMIT_PICKLE_DEPTH)
         return pg_fail(err, PG_E_LIMIT, "%s: more than %u containers around it", PG_SHOW(t->name),
                        PG_LIMIT_PICKLE_DEPTH);
-    t->path = pg__mem_array(known ? keys->n : 1, sizeof *t->path);
+    t->path = pg__mem_array(keys->n, sizeof *t->path);
     if (!t->path)
         return pg__nomem(err);
-    for (uint32_t i = 0; known && i < keys->n; i++)
-        PG_TRY(add_key(t, item(p, keys, i), err));
-    if (!known)
-        PG_TRY(add_key(t, &own, err));
+    for (uint32_t i = 0; i < keys->n; i++)
+        PG_TRY(add_key(d, t, item(p, keys, i), err));
 done:
     return st;
 }
@@ -381,6 +425,7 @@ static pg_status read_all(pg__dcp *d, pg_err *err)
             goto done;
         }
         if (use_of(p, v) == BYTES) {
+            PG_TRY(charge(d, TENSOR_CHARGE + key->n, err));
             PG_TRY(pg__strs_add(&d->objects, key->u.text, key->n, err));
             continue;
         }
@@ -389,7 +434,7 @@ static pg_status read_all(pg__dcp *d, pg_err *err)
             goto done;
         }
         PG_TRY(read_tensor(d, key, v, places, n_places, err));
-        PG_TRY(read_path(&d->v[d->n - 1], p, plans, n_plans, err));
+        PG_TRY(read_path(d, &d->v[d->n - 1], plans, n_plans, err));
     }
 done:
     pg__mem_free(places);
@@ -416,8 +461,10 @@ pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err)
     if (!d.text)
         return pg__nomem(err);
     PG_TRY(pg__io_read(io, 0, d.text, (size_t)n, err));
-    PG_TRY(pg__pickle_read(&d.pickle, d.text, (size_t)n, globals, NULL, NULL, err));
+    d.budget = TIMES_TEXT * n;
+    PG_TRY(pg__pickle_read_stored(&d.pickle, d.text, (size_t)n, globals, err));
     PG_TRY(read_all(&d, err));
+    pg__pickle_fini(&d.pickle); /* items need the text alone */
     *out = d;
     d = (pg__dcp){0};
 done:

@@ -13,28 +13,67 @@
 
 #define MAX_ASKED 8u
 
+/* What is in a container. */
+typedef struct group {
+    const char *key; /* of a tensor */
+    int other;       /* something that is no slot of an optimizer */
+    int slot;        /* a slot that is surely one */
+} group;
+
 typedef struct choice {
     const pg__dcp *d;
     size_t *v; /* tensors that are left */
     size_t n;
-    size_t depth; /* keys that they have in common */
+    size_t depth;  /* keys that they have in common */
+    size_t strip;  /* bytes of their names, keys joined with dots, that are not of the part */
+    group *groups; /* containers at this depth, in the order of their keys */
+    size_t n_groups;
     pg_err *err;
 } choice;
 
 static int is_training_key(const char *key)
 {
     static const char *const keys[] = {
-        "optimizer",  "optim",      "opt",           "optimizers",       "optimizer_state_dict",
-        "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler", "schedulers",
-        "dataloader", "train_state", "rng_state",    "rng_states",       "scaler"};
+        "optimizer",        "optim",        "opt",           "optimizers", "optimizer_state_dict",
+        "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler",  "schedulers",
+        "dataloader",       "train_state",  "rng_state",     "rng_states", "scaler"};
+    return PG_IS_ANY(key, keys);
+}
+
+/* Keys of tensors that stand beside a model, or beside its weights. */
+static int is_training_tensor(const char *key)
+{
+    static const char *const keys[] = {"rng_state",      "rng_states",      "cpu_rng_state",
+                                       "cuda_rng_state", "torch_rng_state", "random_rng_state",
+                                       "np_rng_state",   "cuda_rng_states", "rng"};
+    return PG_IS_ANY(key, keys);
+}
+
+static int is_sure_slot(const char *key)
+{
+    static const char *const keys[] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
+                                       "square_avg"};
     return PG_IS_ANY(key, keys);
 }
 
 static int is_slot(const char *key)
 {
-    static const char *const keys[] = {"exp_avg",        "exp_avg_sq", "max_exp_avg_sq",
-                                       "momentum_buffer", "square_avg", "step", "sum"};
-    return PG_IS_ANY(key, keys);
+    static const char *const keys[] = {"step", "sum"};
+    return is_sure_slot(key) || PG_IS_ANY(key, keys);
+}
+
+size_t pg__dcp_training_cut(const char *name)
+{
+    char first[32];
+    const char *dot = strchr(name, '.'), *last = strrchr(name, '.');
+    const size_t n = dot ? (size_t)(dot - name) : 0;
+    if (n > 0 && n < sizeof first) {
+        memcpy(first, name, n);
+        first[n] = 0;
+        if (is_training_key(first))
+            return n;
+    }
+    return last && last > name && is_slot(last + 1) ? (size_t)(last - name) : 0;
 }
 
 static int is_number(const pg__dcp_tensor *t)
@@ -46,42 +85,82 @@ static int is_number(const pg__dcp_tensor *t)
 }
 
 /* The container of a tensor at this depth, or NULL: the tensor itself is there. */
-static const char *container(const choice *c, size_t i)
+static const char *container_at(const pg__dcp_tensor *t, size_t depth)
 {
-    const pg__dcp_tensor *t = &c->d->v[c->v[i]];
-    return t->n_path > c->depth + 1 ? t->path[c->depth] : NULL;
+    return t->n_path > depth + 1 ? t->path[depth] : NULL;
 }
 
-
-/* Only slots of an optimizer are in it. */
-static int holds_slots(const choice *c, const char *key)
+static const char *container(const choice *c, size_t i)
 {
+    return container_at(&c->d->v[c->v[i]], c->depth);
+}
+
+/* ---- containers ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const group *)a)->key, ((const group *)b)->key);
+}
+
+/* Sorts one group for each tensor, and makes one of equal ones. */
+static pg_status survey(choice *c)
+{
+    size_t n = 0, kept = 0;
+    pg__mem_free(c->groups);
+    c->n_groups = 0;
+    c->groups = pg__mem_array(c->n, sizeof *c->groups);
+    if (!c->groups)
+        return pg__nomem(c->err);
     for (size_t i = 0; i < c->n; i++) {
         const pg__dcp_tensor *t = &c->d->v[c->v[i]];
-        const char *at = container(c, i);
-        if (at && strcmp(at, key) == 0 && !is_slot(t->path[t->n_path - 1]))
-            return 0;
+        const char *key = container(c, i), *own = t->path[t->n_path - 1];
+        if (key)
+            c->groups[n++] = (group){key, !is_slot(own), is_sure_slot(own)};
     }
-    return 1;
+    if (n)
+        qsort(c->groups, n, sizeof *c->groups, by_key);
+    for (size_t i = 0; i < n; i++)
+        if (kept && strcmp(c->groups[kept - 1].key, c->groups[i].key) == 0) {
+            c->groups[kept - 1].other |= c->groups[i].other;
+            c->groups[kept - 1].slot |= c->groups[i].slot;
+        } else {
+            c->groups[kept++] = c->groups[i];
+        }
+    c->n_groups = kept;
+    return PG_OK;
+}
+
+/* Only slots of an optimizer are in it: of Adagrad, two that alone prove nothing. */
+static int holds_slots(const choice *c, const char *key)
+{
+    const group wanted = {.key = key};
+    const group *g = bsearch(&wanted, c->groups, c->n_groups, sizeof wanted, by_key);
+    return g && !g->other && g->slot;
+}
+
+/* Belongs to training, as its key at this depth says. */
+static int is_training(const choice *c, size_t i)
+{
+    const char *key = container(c, i);
+    return key ? is_training_key(key) || holds_slots(c, key)
+               : is_training_tensor(c->d->v[c->v[i]].path[c->depth]);
 }
 
 /* The containers at this depth that could be the model. */
 static pg_status list_containers(pg__strs *out, const choice *c)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        const char *key = container(c, i);
-        if (!key || (out->n && strcmp(out->v[out->n - 1], key) == 0) ||
-            pg__strs_find(out, key) != SIZE_MAX || is_training_key(key) || holds_slots(c, key))
-            continue;
-        const pg_status st = pg__strs_add(out, key, strlen(key), c->err);
-        if (st != PG_OK)
-            return st;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < c->n_groups; i++) {
+        const char *key = c->groups[i].key;
+        if (!is_training_key(key) && !holds_slots(c, key))
+            PG_TRY(pg__strs_add(out, key, strlen(key), c->err));
     }
-    return PG_OK;
+done:
+    return st;
 }
 
 /* Keeps the tensors of a container. */
-static void enter(choice *c, const char *key)
+static pg_status enter(choice *c, const char *key)
 {
     size_t kept = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -91,12 +170,14 @@ static void enter(choice *c, const char *key)
     }
     c->n = kept;
     c->depth++;
+    c->strip += strlen(key) + 1;
+    return survey(c);
 }
 
 static int holds_tensors(const choice *c)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (!container(c, i) && !is_number(&c->d->v[c->v[i]]))
+        if (!container(c, i) && !is_training(c, i) && !is_number(&c->d->v[c->v[i]]))
             return 1;
     return 0;
 }
@@ -156,7 +237,7 @@ static pg_status find_model(choice *c)
             st = ask(c, &models);
             goto done;
         }
-        enter(c, models.v[0]);
+        PG_TRY(enter(c, models.v[0]));
         pg__strs_fini(&models);
         models = (pg__strs){0};
     }
@@ -165,29 +246,41 @@ done:
     return st;
 }
 
+/* Is it in the part, or the part itself? Keys that were guessed are taken apart anywhere. */
+static pg_status is_of_part(int *is, const pg__dcp_tensor *t, const char *part, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    const size_t n = strlen(part);
+    *is = 0;
+    PG_TRY(join(&path, t, 0, t->n_path, err));
+    *is = strcmp(path.s, part) == 0 ||
+          (t->guessed && strncmp(path.s, part, n) == 0 && path.s[n] == '.');
+    for (size_t k = 1; k < t->n_path && !*is; k++) {
+        PG_TRY(join(&path, t, 0, k, err));
+        *is = strcmp(path.s, part) == 0;
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
 /* Narrows the choice to the container whose keys, joined with dots, are `part`. */
 static pg_status find_part(choice *c, const char *part)
 {
     pg_status st = PG_OK;
-    pg__str path = {0};
     size_t kept = 0;
-    c->depth = 0;
     for (size_t i = 0; i < c->n; i++) {
-        const pg__dcp_tensor *t = &c->d->v[c->v[i]];
-        for (size_t k = 1; k <= t->n_path; k++) {
-            PG_TRY(join(&path, t, 0, k, c->err));
-            if (strcmp(path.s, part) != 0)
-                continue;
-            c->depth = k == t->n_path ? k - 1 : k; /* one tensor keeps its own key */
+        int is = 0;
+        PG_TRY(is_of_part(&is, &c->d->v[c->v[i]], part, c->err));
+        if (is)
             c->v[kept++] = c->v[i];
-            break;
-        }
     }
     c->n = kept;
+    c->strip = strlen(part) + 1;
     if (kept == 0)
         st = pg_fail(c->err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
 done:
-    pg__str_fini(&path);
     return st;
 }
 
@@ -216,12 +309,6 @@ done:
     return st;
 }
 
-static int is_training(const choice *c, size_t i)
-{
-    const char *key = container(c, i);
-    return key && (is_training_key(key) || holds_slots(c, key));
-}
-
 /* Splits what is left into the part and, unless it was asked for, what belongs to training. */
 static pg_status take(pg__dcp_part *out, const choice *c, int with_training)
 {
@@ -231,8 +318,10 @@ static pg_status take(pg__dcp_part *out, const choice *c, int with_training)
         const pg__dcp_tensor *t = &c->d->v[c->v[i]];
         if (!with_training && is_training(c, i))
             continue;
-        PG_TRY(join(&name, t, c->depth, t->n_path, c->err));
-        PG_TRY(pg__strs_add(&out->names, name.s, name.n, c->err));
+        PG_TRY(join(&name, t, 0, t->n_path, c->err));
+        /* a part that is one tensor keeps its own key */
+        const char *own = name.n < c->strip ? t->path[t->n_path - 1] : name.s + c->strip;
+        PG_TRY(pg__strs_add(&out->names, own, strlen(own), c->err));
         out->tensor[out->n++] = c->v[i];
     }
     st = check_unique(&out->names, c->err);
@@ -264,6 +353,7 @@ pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part,
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < d->n; i++)
         c.v[i] = i;
+    PG_TRY(survey(&c));
     if (!part)
         PG_TRY(find_model(&c));
     else if (!all)
@@ -279,6 +369,7 @@ pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part,
     p = (pg__dcp_part){0};
 done:
     pg__mem_free(c.v);
+    pg__mem_free(c.groups);
     pg__mem_free(taken);
     pg__dcp_part_fini(&p);
     return st;

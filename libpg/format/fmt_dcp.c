@@ -13,9 +13,20 @@
 #include "format/dcp.h"
 #include "format/format.h"
 #include "format/shards.h"
+#include "io/zstd.h"
 
 #define METADATA  "{\"format\":\"pt\"}"
 #define MOST_OPEN 256u /* files, and chunks, that are open at a time */
+
+/* What torch.save() adds to the bytes of one tensor, at most. */
+#define AROUND_TENSOR 65536u
+
+/* A chunk that is open. */
+typedef struct chunk {
+    pg_store *s;
+    unsigned char *decoded; /* the file of torch.save() that was compressed; NULL: it was not */
+    size_t n;
+} chunk;
 
 /* A file that items are in. */
 typedef struct file {
@@ -32,8 +43,9 @@ typedef struct checkpoint {
     size_t n_files;
     size_t *file_of; /* by item */
     int folder;
-    pg_store **open;              /* by item: its chunk, if it is open */
-    size_t ring[MOST_OPEN], next; /* 1 + the items that are open */
+    chunk *open;                  /* by item */
+    size_t ring[MOST_OPEN], next; /* the items that are open, in a circle */
+    size_t oldest, n_decoded;     /* of the circle; bytes of all that are open */
     pg__tile_window window;
 } checkpoint;
 
@@ -66,7 +78,7 @@ static pg_status list_files(checkpoint *c, pg_err *err)
     const pg__dcp *d = &c->d;
     c->files = pg__mem_array(d->n_items, sizeof *c->files);
     c->file_of = pg__mem_array(d->n_items, sizeof *c->file_of);
-    c->open = pg__mem_array(d->n_items, sizeof(pg_store *));
+    c->open = pg__mem_array(d->n_items, sizeof *c->open);
     if (!c->files || !c->file_of || !c->open)
         return pg__nomem(err);
     for (size_t i = 0; i < d->n_items; i++)
@@ -134,48 +146,84 @@ static pg_status check_places(const checkpoint *c, pg_err *err)
 /* ---- chunks ---- */
 
 /* The chunk must be what .metadata promises. */
-static pg_status check_chunk(const pg_store *s, const pg__dcp_tensor *t, const pg__tile *tile,
+static pg_status check_chunk(const pg_store *s, const pg__tile *tile, const pg__dcp_tensor *t,
                              pg_err *err)
 {
     const pg_weight *w = pg_store_weight(s, 0);
     if (pg_store_n_weights(s) != 1 || w->dtype != t->dtype || w->rank != t->tiled.rank ||
         memcmp(w->dims, tile->size, w->rank * sizeof *w->dims) != 0)
-        return pg_fail(err, PG_E_FORMAT,
-                       "%s: a chunk has another type or shape than .metadata says",
-                       PG_SHOW(t->name));
+        return pg_fail(err, PG_E_FORMAT, "a chunk has another type or shape than .metadata says");
     return PG_OK;
 }
 
-static pg_status load_chunk(pg_store **out, checkpoint *c, const pg__dcp_tensor *t,
-                            const pg__tile *tile, pg_err *err)
+static void close_chunk(checkpoint *c, chunk *x)
+{
+    pg_store_close(x->s);
+    pg__mem_free(x->decoded);
+    c->n_decoded -= x->n;
+    *x = (chunk){0};
+}
+
+/* The bytes of an item, out of its frame. */
+static pg_status decode(pg__io **out, chunk *x, pg__io *window, const pg__dcp_tensor *t,
+                        const pg__tile *tile, pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint64_t most = t->tiled.elem;
+    const size_t n = (size_t)pg__io_size(window);
+    unsigned char *frame = NULL;
+    for (uint32_t k = 0; k < t->tiled.rank; k++)
+        most *= tile->size[k]; /* of a tensor whose size was checked */
+    most += AROUND_TENSOR;
+    if (most > PG_LIMIT_CHUNK_BYTES || n > PG_LIMIT_CHUNK_BYTES)
+        PG_FAIL(PG_E_LIMIT, "a compressed chunk of %s bytes, at most %s are decoded", PG_NUM(most),
+                PG_NUM(PG_LIMIT_CHUNK_BYTES));
+    frame = pg__mem_array(n, 1);
+    if (!frame)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__io_read(window, 0, frame, n, err));
+    PG_TRY(pg__zstd_load(&x->decoded, &x->n, frame, n, (size_t)most, err));
+    st = pg__io_open_mem(out, x->decoded, x->n, err);
+done:
+    pg__mem_free(frame);
+    return st;
+}
+
+static pg_status load_chunk(chunk *x, checkpoint *c, const pg__dcp_tensor *t, const pg__tile *tile,
+                            pg_err *err)
 {
     static const pg_open_opts whole = {.part = "."};
     pg_status st = PG_OK;
-    pg__io *io = NULL, *window = NULL;
-    pg_store *s = NULL;
-    const pg__dcp_item *x = &c->d.items[tile->source];
+    pg__io *io = NULL, *window = NULL, *plain = NULL;
+    const pg__dcp_item *item = &c->d.items[tile->source];
     const file *f = &c->files[c->file_of[tile->source]];
-    if (x->compressed)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: compressed chunks (a DCP extension) are not read",
-                PG_SHOW(t->name));
+    if (item->foreign)
+        PG_FAIL(PG_E_UNSUPPORTED, "its chunks were changed by an extension of the writer");
     if (f->io)
         io = pg__io_ref(f->io);
     else
         PG_TRY(open_file(&io, c, f, err));
-    PG_TRY(pg__io_open_window(&window, io, x->off, x->n, err));
-    st = pg__fmt_pytorch.open(&s, window, NULL, &whole, err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(t->name));
-        goto done;
-    }
-    PG_TRY(check_chunk(s, t, tile, err));
-    *out = s;
-    s = NULL;
+    PG_TRY(pg__io_open_window(&window, io, item->off, item->n, err));
+    if (item->zstd)
+        PG_TRY(decode(&plain, x, window, t, tile, err));
+    c->n_decoded += x->n;
+    PG_TRY(pg__fmt_pytorch.open(&x->s, plain ? plain : window, NULL, &whole, err));
+    st = check_chunk(x->s, tile, t, err);
 done:
-    pg_store_close(s);
+    if (st != PG_OK)
+        close_chunk(c, x);
+    pg__io_close(plain);
     pg__io_close(window);
     pg__io_close(io);
     return st;
+}
+
+/* Closes the oldest chunks until there is room for one more. */
+static void make_room(checkpoint *c)
+{
+    while (c->next - c->oldest >= MOST_OPEN ||
+           (c->next > c->oldest && c->n_decoded > PG_LIMIT_DECODED_BYTES))
+        close_chunk(c, &c->open[c->ring[c->oldest++ % MOST_OPEN]]);
 }
 
 typedef struct reading {
@@ -188,19 +236,17 @@ static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf,
 {
     const reading *r = ctx;
     checkpoint *c = r->c;
-    pg_store **s = &c->open[tile->source];
-    if (!*s) {
-        const pg_status st = load_chunk(s, c, r->t, tile, err);
-        if (st != PG_OK)
+    chunk *x = &c->open[tile->source];
+    if (!x->s) {
+        make_room(c);
+        const pg_status st = load_chunk(x, c, r->t, tile, err);
+        if (st != PG_OK) {
+            pg_err_prefix(err, PG_SHOW(r->t->name));
             return st;
-        size_t *oldest = &c->ring[c->next++ % MOST_OPEN];
-        if (*oldest) {
-            pg_store_close(c->open[*oldest - 1]);
-            c->open[*oldest - 1] = NULL;
         }
-        *oldest = tile->source + 1;
+        c->ring[c->next++ % MOST_OPEN] = tile->source;
     }
-    return pg__store_read_raw(*s, 0, off, buf, n, err);
+    return pg__store_read_raw(x->s, 0, off, buf, n, err);
 }
 
 static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
@@ -214,8 +260,8 @@ static void close_data(void *ctx)
 {
     checkpoint *c = ctx;
     pg__tile_window_fini(&c->window);
-    for (size_t i = 0; c->open && i < c->d.n_items; i++)
-        pg_store_close(c->open[i]);
+    while (c->open && c->oldest < c->next)
+        close_chunk(c, &c->open[c->ring[c->oldest++ % MOST_OPEN]]);
     for (size_t i = 0; i < c->n_files; i++)
         pg__io_close(c->files[i].io);
     if (c->folder >= 0)
@@ -236,6 +282,26 @@ static pg_pieces pieces_of(const void *ctx, size_t tensor)
 
 /* ---- the store ---- */
 
+/* What is beside the model: objects, and tensors of training of types that libpg has no name
+ * for. */
+static pg_status set_others(pg_store *s, const pg__dcp_part *p, size_t n_strange,
+                            const char *strange, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    if (p->others.n)
+        PG_TRY(pg__str_puts(&text, p->others.s, err));
+    if (n_strange)
+        PG_TRY(pg__str_printf(&text, err, "%s%zu tensor%s of a type that is not supported (%s%s)",
+                              text.n ? ", " : "", n_strange, n_strange == 1 ? "" : "s",
+                              PG_SHOW(strange), n_strange > 1 ? ", ..." : ""));
+    if (text.n)
+        PG_TRY(pg__store_set_others(s, text.s, err));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
 static pg_status add(pg_store *s, const pg__dcp_tensor *t, const char *name, int is_state,
                      pg_err *err)
 {
@@ -250,6 +316,8 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
 {
     pg_status st = PG_OK;
     pg__dcp_part p = {0};
+    size_t n_strange = 0;
+    const char *strange = "";
     PG_TRY(pg__dcp_part_of(&p, &c->d, part, err));
     c->tensor = pg__mem_array(p.n + p.n_state, sizeof *c->tensor);
     if (!c->tensor)
@@ -259,11 +327,15 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
         PG_TRY(add(s, &c->d.v[p.tensor[i]], p.names.v[i], 0, err));
     }
     for (size_t i = 0; i < p.n_state; i++) {
-        c->tensor[p.n + i] = p.state[i];
-        PG_TRY(add(s, &c->d.v[p.state[i]], c->d.v[p.state[i]].name, 1, err));
+        const pg__dcp_tensor *t = &c->d.v[p.state[i]];
+        if (!t->known) {
+            strange = n_strange++ ? strange : t->name;
+            continue;
+        }
+        c->tensor[p.n + i - n_strange] = p.state[i];
+        PG_TRY(add(s, t, t->name, 1, err));
     }
-    if (p.others.n)
-        PG_TRY(pg__store_set_others(s, p.others.s, err));
+    PG_TRY(set_others(s, &p, n_strange, strange, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
 done:
     pg__dcp_part_fini(&p);

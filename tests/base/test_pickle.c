@@ -268,6 +268,30 @@ static void keeps_its_limits(void **state)
     free(text);
 }
 
+/* One remembered value in four bytes, as many as a large job's .metadata has. */
+static void reads_a_stored_text_of_any_length(void **state)
+{
+    (void)state;
+    const size_t n_values = PG_LIMIT_PICKLE_OPS / 3 + 10, n = 4 * n_values + 4;
+    pg_err err = {0};
+    pg__pickle p = {0};
+    char *text = malloc(n);
+    assert_non_null(text);
+    memcpy(text, "\x80\x04", 2);
+    for (size_t i = 0; i < n_values; i++)
+        memcpy(text + 2 + 4 * i,
+               "K\1\x94"
+               "0",
+               4);
+    memcpy(text + n - 2, "N.", 2);
+    assert_fails(PG_E_LIMIT, parse(&p, text, n, &err), &err);
+    assert_ok(pg__pickle_read_stored(&p, text, n, known, &err));
+    pg__pickle_fini(&p);
+    static const char high[] = "\x80\x02Nr\x09\0\0\0.";
+    assert_fails(PG_E_LIMIT, pg__pickle_read_stored(&p, high, 9, known, &err), &err);
+    free(text);
+}
+
 /* Each call copies the entries that it is given. */
 static void counts_the_entries_of_calls(void **state)
 {
@@ -323,6 +347,8 @@ PG_TEST_MAIN(cmocka_unit_test(builds_what_python_pickled),
              cmocka_unit_test(keeps_foreign_objects_as_they_are_described),
              cmocka_unit_test(names_what_it_will_not_build),
              cmocka_unit_test(refuses_programs_that_do_not_add_up),
-             cmocka_unit_test(keeps_its_limits), cmocka_unit_test(counts_the_entries_of_calls),
+             cmocka_unit_test(keeps_its_limits),
+             cmocka_unit_test(reads_a_stored_text_of_any_length),
+             cmocka_unit_test(counts_the_entries_of_calls),
              cmocka_unit_test(reads_one_pickle_after_the_other),
              cmocka_unit_test(takes_the_last_of_equal_keys))
