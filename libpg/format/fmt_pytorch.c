@@ -17,6 +17,7 @@
 #include "format/identify.h"
 #include "format/pytorch_file.h"
 #include "format/pytorch_impl.h"
+#include "format/ranks.h"
 
 #define TAR_BYTES 512u
 
@@ -52,6 +53,7 @@ void pg__pt_source_fini(pg__pt_source *f)
     pg__pt_tree_fini(&f->tree);
     pg__mem_free(f->where);
     pg__mem_free(f->inside);
+    pg__mem_free(f->cuts);
 }
 
 /* ---- ZIP ---- */
@@ -161,10 +163,15 @@ pg_status pg__pt_zip_store(pg_store **out, pg__pt_source *f, const pg_open_opts 
     return st == PG_OK ? pg__pt_make_store(out, f, "pytorch-zip", find_member, NULL, err) : st;
 }
 
-static pg_status open_zip(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err)
+/* path: where the files of other ranks may be; NULL: nowhere. */
+static pg_status open_zip(pg_store **out, pg__pt_source *f, const char *path,
+                          const pg_open_opts *opts, pg_err *err)
 {
     const pg_status st = pg__pt_read_zip(f, err);
-    return st == PG_OK ? pg__pt_zip_store(out, f, opts, err) : st;
+    if (st != PG_OK)
+        return st;
+    return path && pg__ranks_is_one(&f->pickle) ? pg__ranks_open(out, f, path, opts, err)
+                                                : pg__pt_zip_store(out, f, opts, err);
 }
 
 /* ---- a pickle alone ---- */
@@ -218,7 +225,6 @@ static pg_status open_pytorch(pg_store **out, pg__io *io, const char *path,
     unsigned char head[TAR_BYTES] = {0};
     const size_t n = pg__io_size(io) < TAR_BYTES ? (size_t)pg__io_size(io) : TAR_BYTES;
     pg__pt_source f = {.io = io};
-    (void)path;
     pg_status st = pg__io_read(io, 0, head, n, err);
     if (st != PG_OK)
         return st;
@@ -232,7 +238,7 @@ static pg_status open_pytorch(pg_store **out, pg__io *io, const char *path,
     else if (is_pickle(head, n))
         st = open_pickle(out, &f, opts, err);
     else
-        st = open_zip(out, &f, opts, err);
+        st = open_zip(out, &f, path, opts, err);
     pg__pt_source_fini(&f);
     return st;
 }

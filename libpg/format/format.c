@@ -12,6 +12,7 @@
 #include "format/identify.h"
 #include "format/manifest.h"
 #include "format/orbax/orbax.h"
+#include "format/ranks.h"
 #include "format/tf/tf.h"
 #include "format/zero.h"
 
@@ -152,6 +153,8 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         PG_TRY(pg__zero_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__tf_in_folder(out, folder, err));
+    if (!*out)
+        PG_TRY(pg__ranks_in_folder(out, folder, err));
     if (*out)
         goto done;
     st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));

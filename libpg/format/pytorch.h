@@ -33,6 +33,7 @@ typedef struct pg__pt_tensor {
     int big_endian;
     pg__strided view;
     pg__pt_storage storage;
+    uint32_t cut; /* the value that says of what it is a part, pg__pt_read_cut(); 0: a whole one */
 } pg__pt_tensor;
 
 typedef enum pg__pt_kind {

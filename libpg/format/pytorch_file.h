@@ -17,6 +17,8 @@ typedef struct pg__pt_source {
     pg__pt_tree tree;
     uint64_t *where; /* by tensor: member of the archive, or offset in the stream or in `inside` */
     unsigned char *inside; /* data that was in the pickle itself */
+    int of_ranks;          /* the parts that a process has of larger tensors are wanted */
+    uint32_t *cuts;        /* then by tensor: pg__pt_tensor.cut */
 } pg__pt_source;
 
 /* Finds the data of a tensor; name: of the tensor, for messages. */
@@ -29,8 +31,8 @@ pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format
 /* Finds that part in f->pickle. */
 pg_status pg__pt_read_tree(pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
 
-/* A ZIP of torch.save(): its pickle, for f->io; then the store of one part. f starts as {.io} and is
- * released with pg__pt_source_fini(), which does not close f->io. */
+/* A ZIP of torch.save(): its pickle, for f->io; then the store of one part. f starts as {.io} and
+ * is released with pg__pt_source_fini(), which does not close f->io. */
 pg_status pg__pt_read_zip(pg__pt_source *f, pg_err *err);
 pg_status pg__pt_zip_store(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
 void pg__pt_source_fini(pg__pt_source *f);

@@ -34,6 +34,23 @@ int pg__pt_is_trained(const pg__pickle *p, const pg__pk_value *v);
 /* The use of a value that is, or calls, a global on the list; else 0. */
 int pg__pt_use(const pg__pickle *p, const pg__pk_value *v);
 
+/* pytorch_cut.c: a DTensor or a ShardedTensor, of which the file has the part of one process.
+ * pg__pt_read_tensor() reads that part. */
+typedef struct pg__pt_cut {
+    uint32_t rank;
+    uint64_t dims[PG_MAX_RANK], start[PG_MAX_RANK], size[PG_MAX_RANK];
+    int empty;           /* the process has no part of it */
+    int knows_who;       /* `who` is the number of the process */
+    uint64_t who, world; /* world: of how many, at least; 0: unknown */
+} pg__pt_cut;
+
+int pg__pt_is_cut(const pg__pickle *p, const pg__pk_value *v);
+pg_status pg__pt_read_cut(pg__pt_cut *out, const pg__pickle *p, const pg__pk_value *v, pg_err *err);
+/* Its part: a tensor, or NULL if it is empty; then *type is the global of its type. */
+pg_status pg__pt_local_of(const pg__pk_value **out, const pg__pk_value **type, const pg__pickle *p,
+                          const pg__pk_value *v, pg_err *err);
+const pg__pk_foreign *pg__pt_cut_class(const pg__pickle *p, const pg__pk_value *v);
+
 /* pytorch_numpy.c: an array of numbers, whose bytes are in the pickle. */
 int pg__pt_is_array(const pg__pickle *p, const pg__pk_value *v);
 pg_status pg__pt_read_array(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,

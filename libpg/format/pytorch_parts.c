@@ -3,8 +3,8 @@
  * torch.save() takes any object, so checkpoints are dictionaries that everyone lays out in their
  * own way. A part is a container with named tensors, and is recognised by its form; its key is only
  * secondary evidence: state and param_groups make an optimizer, last_epoch a scheduler, bytes of
- * certain lengths below a key that says so the state of a random generator. Whatever else holds more
- * than single numbers could be a model. */
+ * certain lengths below a key that says so the state of a random generator. Whatever else holds
+ * more than single numbers could be a model. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,9 +201,13 @@ static pg__pt_kind kind_of_tensor(const pg__pickle *p, const pg__pk_value *v,
     if (pg__pt_read_tensor(&t, p, v, NULL) != PG_OK)
         return PG_PT_LOOSE;
     *n = 1;
-    for (uint32_t i = 0; i < t.view.rank; i++)
-        if (__builtin_mul_overflow(*n, t.view.dims[i], n))
+    pg__pt_cut whole;
+    const int cut = t.cut && pg__pt_read_cut(&whole, p, v, NULL) == PG_OK;
+    for (uint32_t i = 0; i < (cut ? whole.rank : t.view.rank); i++)
+        if (__builtin_mul_overflow(*n, cut ? whole.dims[i] : t.view.dims[i], n))
             *n = UINT64_MAX;
+    if (t.cut)
+        return PG_PT_LOOSE;
     if (is_random(&t, key, above))
         return PG_PT_RANDOM;
     const int trained = pg__pt_is_trained(p, v) && !key_says(key, metric_words);

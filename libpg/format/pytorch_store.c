@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/pytorch_file.h"
+#include "format/pytorch_impl.h"
 #include "store/store_impl.h"
 
 /* What libraries that read safetensors expect of a PyTorch model. */
@@ -234,7 +235,8 @@ static pg_status note_pairs(pg__pt_tree *t, pg_err *err)
         if (t->list[i].pairs && n++ == 0)
             first = i;
     if (n)
-        st = pg__str_printf(&t->others, err, "%s%zu tensor%s of complex numbers, read as pairs (%s%s)",
+        st = pg__str_printf(&t->others, err,
+                            "%s%zu tensor%s of complex numbers, read as pairs (%s%s)",
                             t->others.n ? ", " : "", n, n == 1 ? "" : "s",
                             PG_SHOW(t->names.s + t->list[first].name), n > 1 ? ", ..." : "");
     return st;
@@ -259,6 +261,28 @@ done:
     return st;
 }
 
+/* A part of a tensor means something beside the other parts only. */
+static pg_status check_whole(pg__pt_source *f, pg_err *err)
+{
+    const pg__pt_tree *t = &f->tree;
+    if (f->of_ranks) {
+        f->cuts = pg__mem_array(t->n, sizeof *f->cuts);
+        if (!f->cuts)
+            return pg__nomem(err);
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        if (f->of_ranks) {
+            f->cuts[i] = t->list[i].cut;
+        } else if (t->list[i].cut) {
+            const pg_status st = pg__pt_fail_foreign(
+                pg__pt_cut_class(&f->pickle, &f->pickle.v[t->list[i].cut]), err);
+            pg_err_prefix(err, PG_SHOW(t->names.s + t->list[i].name));
+            return st;
+        }
+    }
+    return PG_OK;
+}
+
 /* Makes the store; it takes over the contents of f. */
 pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format,
                             pg__pt_locator *locate, const void *ctx, pg_err *err)
@@ -269,6 +293,7 @@ pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format
     pytorch *t = pg__mem_array(1, sizeof *t);
     if (!t)
         return pg__nomem(err);
+    PG_TRY(check_whole(f, err));
     PG_TRY(find_data(f, locate, ctx, err));
     PG_TRY(pg__store_new(&s, format, NULL, NULL, err));
     for (size_t i = 0; i < f->tree.n; i++) {

@@ -154,7 +154,7 @@ static pg_status note_number(walker *w, const pg__pk_value *v, int *done_so)
     pg__pt_tree *t = w->out;
     pg__pt_aside x = {.at = t->others.n};
     *done_so = pg__pt_is_tensor(w->w.p, v) && pg__pt_read_tensor(&x.t, w->w.p, v, NULL) == PG_OK &&
-               pg__pt_is_number(&x.t);
+               !x.t.cut && pg__pt_is_number(&x.t);
     if (!*done_so)
         return PG_OK;
     if (pg__mem_grow(&t->numbers, &t->cap_numbers, t->n_numbers + 1, sizeof *t->numbers))

@@ -244,6 +244,25 @@ static pg_status split_pairs(pg__pt_tensor *t, pg_err *err)
     return PG_OK;
 }
 
+/* The part of a tensor that one process has. */
+static pg_status read_part(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__pk_value *local = NULL, *type = NULL;
+    PG_TRY(pg__pt_local_of(&local, &type, p, v, err));
+    if (local) {
+        PG_TRY(pg__pt_read_tensor(t, p, local, err));
+    } else {
+        PG_TRY(set_type(&t->dtype, &t->pairs, p, type, err));
+        t->view = (pg__strided){.size = pg_dtype_bytes(t->dtype), .rank = 1, .strides = {1}};
+        t->storage = (pg__pt_storage){.key = "", .size = t->view.size, .inside = 1};
+    }
+    t->cut = (uint32_t)(v - p->v);
+done:
+    return st;
+}
+
 pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
                              pg_err *err)
 {
@@ -253,6 +272,8 @@ pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk
     pg_status st = PG_OK;
     if (pg__pt_is_array(p, v))
         return pg__pt_read_array(t, p, v, err);
+    if (pg__pt_is_cut(p, v))
+        return read_part(t, p, v, err);
     PG_TRY(unwrap(p, v, &use, &args, err));
     if (args->n < (use == PG_PT_TENSOR_V3 ? 7 : 4) || item(p, args, 1)->kind != PG_PK_INT ||
         item(p, args, 1)->u.i < 0)
