@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/safetensors.h"
+#include "format/st_cut.h"
 
 #define LENGTH_BYTES 8u
 
@@ -21,10 +22,10 @@ static const struct {
     const char *word;
     pg_dtype dtype;
 } dtypes[] = {
-    {"F32", PG_F32}, {"F16", PG_F16}, {"BF16", PG_BF16}, {"F64", PG_F64}, {"I64", PG_I64},
-    {"I32", PG_I32}, {"I16", PG_I16}, {"I8", PG_I8},     {"U64", PG_U64}, {"U32", PG_U32},
-    {"U16", PG_U16}, {"U8", PG_U8},   {"BOOL", PG_BOOL}, {"F8_E4M3", PG_F8_E4M3},
-    {"F8_E5M2", PG_F8_E5M2},
+    {"F32", PG_F32},   {"F16", PG_F16},         {"BF16", PG_BF16},       {"F64", PG_F64},
+    {"I64", PG_I64},   {"I32", PG_I32},         {"I16", PG_I16},         {"I8", PG_I8},
+    {"U64", PG_U64},   {"U32", PG_U32},         {"U16", PG_U16},         {"U8", PG_U8},
+    {"BOOL", PG_BOOL}, {"F8_E4M3", PG_F8_E4M3}, {"F8_E5M2", PG_F8_E5M2},
 };
 
 /* Types of the format that libpg has no name for. */
@@ -355,34 +356,36 @@ static void close_io(void *ctx)
     pg__io_close(ctx);
 }
 
-/* What HuggingFaceStorageWriter of torch.distributed.checkpoint leaves before it consolidates. */
-static pg_status refuse_dcp(const char *path, pg_err *err)
+/* Is it a file of torch.distributed.checkpoint, with pieces of tensors? */
+static pg_status is_cut(int *is, const header *h, const char *path, pg_err *err)
 {
-    char folder[512];
-    const size_t n = (size_t)(pg__base_name(path) - path);
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)(n > 1 ? n - 1 : n), path);
-    (void)pg_fail(err, PG_E_UNSUPPORTED,
-                  "one file of a torch DCP checkpoint in safetensors (tensors cut in pieces), which "
-                  "this version does not read");
-    pg_err_hint(err,
-                "in Python: torch.distributed.checkpoint._consolidate_hf_safetensors"
-                ".consolidate_safetensors_files(\"%s\", \"OUT\")",
-                n ? PG_SHOW(folder) : ".");
-    return PG_E_UNSUPPORTED;
+    const pg__json_step info[] = {PG_JKEY(PG_ST_CUT), {0}};
+    const char *text = h->text + h->metadata.off;
+    *is = 0;
+    if (!path || !h->metadata.n || !pg__json_range(text, h->metadata.n, info).n)
+        return PG_OK;
+    const int by_name = pg__st_cut_by_name(path);
+    if (by_name < 0) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "one file of a torch DCP checkpoint in safetensors, renamed: its name no "
+                      "longer says whether its tensors are whole");
+        pg_err_hint(err,
+                    "name the files as torch did, shard-00001-model-00001-of-00001.safetensors");
+        return PG_E_UNSUPPORTED;
+    }
+    *is = by_name;
+    return PG_OK;
 }
 
-static pg_status set_metadata(pg_store *s, const header *h, const char *path, pg_err *err)
+static pg_status set_metadata(pg_store *s, const header *h, pg_err *err)
 {
     static const char *const writers[][2] = {{"pt", "PyTorch"}, {"tf", "TensorFlow"},
                                              {"np", "NumPy"},   {"flax", "Flax"},
                                              {"mlx", "MLX"},    {"paddle", "PaddlePaddle"}};
     const pg__json_step format[] = {PG_JKEY("format"), {0}};
-    const pg__json_step pieces[] = {PG_JKEY("DCP_SHARDING_INFO"), {0}};
     const char *text = h->text + h->metadata.off;
     if (!h->metadata.n)
         return PG_OK;
-    if (path && pg__json_range(text, h->metadata.n, pieces).n)
-        return refuse_dcp(path, err);
     const pg__json_span v = pg__json_range(text, h->metadata.n, format);
     pg_status st = pg__store_set_text(s, PG_TEXT_METADATA, text, h->metadata.n, err);
     for (size_t i = 0; st == PG_OK && i < sizeof writers / sizeof *writers; i++)
@@ -399,8 +402,14 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
     pg_status st = PG_OK;
     header h = {0};
     pg_store *s = NULL;
+    int cut = 0;
     (void)opts;
     PG_TRY(read_header(&h, io, err));
+    PG_TRY(is_cut(&cut, &h, path, err));
+    if (cut) {
+        st = pg__st_cut_open(out, path, err);
+        goto done;
+    }
     PG_TRY(pg__store_new(&s, "safetensors", &data, io, err));
     (void)pg__io_ref(io);
     for (size_t i = 0; i < h.n_list; i++) {
@@ -412,7 +421,7 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
                                    .extent = {io, LENGTH_BYTES + h.n + e->begin}};
         PG_TRY(pg__store_add_weight(s, &d, err));
     }
-    PG_TRY(set_metadata(s, &h, path, err));
+    PG_TRY(set_metadata(s, &h, err));
     *out = s;
     s = NULL;
 done:

@@ -13,6 +13,7 @@
 #include "format/manifest.h"
 #include "format/orbax/orbax.h"
 #include "format/ranks.h"
+#include "format/st_cut.h"
 #include "format/tf/tf.h"
 #include "format/zero.h"
 
@@ -153,6 +154,8 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         PG_TRY(pg__zero_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__tf_in_folder(out, folder, err));
+    if (!*out)
+        PG_TRY(pg__st_cut_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__ranks_in_folder(out, folder, err));
     if (*out)

@@ -1,0 +1,278 @@
+/* fmt_st_cut.c - see st_cut.h. fmt_safetensors.c opens one file and leads here. libpg does not
+ * write this format.
+ *
+ *     shard-RRRRR-model-FFFFF-of-NNNNN.safetensors   rank R (from 1 on), file F of N of each rank
+ *     {"__metadata__": {"DCP_SHARDING_INFO": "{\"a.weight\": {\"saved_offsets\": [9, 0]}}"}, ...}
+ *
+ * No file says the shape of the whole or how many ranks there were: a tensor is as large as its
+ * pieces reach, which must tile it. A rank without tensors in a file writes none. */
+#include "format/st_cut.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/format.h"
+#include "format/pieces.h"
+#include "format/shards.h"
+#include "io/folder.h"
+
+/* The numbers of a name. */
+typedef struct numbers {
+    unsigned rank, file, files;
+} numbers;
+
+static int read_name(numbers *out, const char *name)
+{
+    int n = 0;
+    return sscanf(name, "shard-%5u-model-%5u-of-%5u.safetensors%n", &out->rank, &out->file,
+                  &out->files, &n) == 3 &&
+           n > 0 && name[n] == 0 && out->rank > 0;
+}
+
+int pg__st_cut_by_name(const char *path)
+{
+    numbers x;
+    unsigned file = 0, files = 0;
+    int n = 0;
+    const char *name = pg__base_name(path);
+    if (read_name(&x, name))
+        return 1;
+    return sscanf(name, "model-%5u-of-%5u.safetensors%n", &file, &files, &n) == 2 && n > 0 &&
+                   name[n] == 0
+               ? 0
+               : -1;
+}
+
+/* ---- one file ---- */
+
+static pg_status read_start(pg__rank_piece *x, const pg__json *info, pg_err *err)
+{
+    const pg__json *list = pg__json_get(pg__json_get(info, x->name), "saved_offsets");
+    if (pg__json_type_of(list) != PG_J_ARRAY || pg__json_len(list) != x->rank)
+        return pg_fail(err, PG_E_FORMAT, "%s: its metadata do not say where it begins",
+                       PG_SHOW(x->name));
+    for (uint32_t k = 0; k < x->rank; k++) {
+        int64_t v = 0;
+        if (!pg__json_int(pg__json_at(list, k), &v) || v < 0)
+            return pg_fail(err, PG_E_FORMAT, "%s: its metadata do not say where it begins",
+                           PG_SHOW(x->name));
+        x->start[k] = (uint64_t)v;
+    }
+    return PG_OK;
+}
+
+static pg_status add_tensors(pg__pieces *p, const pg_store *s, const pg__json *info, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        const pg_weight *w = pg_store_weight(s, i);
+        pg__rank_piece x = {.name = w->name,
+                            .dtype = w->dtype,
+                            .rank = w->rank,
+                            .file = pg__pieces_n_files(p) - 1,
+                            .tensor = i};
+        memcpy(x.size, w->dims, sizeof x.size);
+        PG_TRY(read_start(&x, info, err));
+        PG_TRY(pg__pieces_add(p, &x, err));
+    }
+done:
+    return st;
+}
+
+/* The text of the metadata is JSON that holds JSON in a string. */
+static pg_status read_info(pg__json **out, const pg_store *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__json *json = NULL;
+    size_t n = 0, n_text = 0;
+    const char *all = pg_store_text(s, PG_TEXT_METADATA, &n_text);
+    if (!all)
+        return pg_fail(err, PG_E_FORMAT, "no " PG_ST_CUT " in its metadata");
+    PG_TRY(pg__json_parse(&json, all, n_text, err));
+    const char *text = pg__json_bytes(pg__json_get(json, PG_ST_CUT), &n);
+    if (!text)
+        PG_FAIL(PG_E_FORMAT, "no " PG_ST_CUT " in its metadata");
+    st = pg__json_parse(out, text, n, err);
+done:
+    pg__json_free(json);
+    return st;
+}
+
+static pg_status add_file(pg__pieces *p, int folder, const char *name, pg_err *err)
+{
+    static const pg_open_opts defaults = {0};
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    pg_store *s = NULL;
+    pg__json *info = NULL;
+    PG_TRY(pg__io_open_beside(&io, folder, name, err));
+    st = pg__io_size(io) < 9 ? pg_fail(err, PG_E_FORMAT, "not a safetensors file")
+                             : pg__fmt_safetensors.open(&s, io, NULL, &defaults, err);
+    if (st == PG_OK)
+        st = read_info(&info, s, err);
+    if (st == PG_OK) {
+        pg_store *const file = s;
+        s = NULL;
+        PG_TRY(pg__pieces_add_file(p, file, name, err));
+        st = add_tensors(p, file, info, err);
+    }
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(name));
+done:
+    pg_store_close(s);
+    pg__json_free(info);
+    pg__io_close(io);
+    return st;
+}
+
+/* ---- all files ---- */
+
+static pg_status list_files(pg__strs *out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int sys = 0;
+    numbers x;
+    DIR *d = pg__folder_list(*folder ? folder : ".");
+    if (!d)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder));
+    for (const struct dirent *e; (e = pg__folder_next(d, &sys));)
+        if (read_name(&x, e->d_name))
+            PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));
+    if (sys)
+        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder)));
+    pg__strs_sort(out);
+done:
+    closedir(d);
+    return st;
+}
+
+/* Every file must say the same number of files. *n_ranks: of ranks that wrote any. */
+static pg_status check_names(const pg__strs *names, unsigned *n_ranks, pg_err *err)
+{
+    numbers first = {0}, x = {0};
+    unsigned last = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        (void)read_name(&x, names->v[i]);
+        if (i == 0)
+            first = x;
+        if (x.files != first.files)
+            return pg_fail(err, PG_E_FORMAT, "%s and %s are of two checkpoints",
+                           PG_SHOW(names->v[0]), PG_SHOW(names->v[i]));
+        *n_ranks += x.rank != last;
+        last = x.rank;
+    }
+    return PG_OK;
+}
+
+/* The ranks between the first and the last of which no file is there. */
+static pg_status report_missing(const pg__strs *names, unsigned n_ranks, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__shard_faults faults = {0};
+    numbers x = {0};
+    unsigned last = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        (void)read_name(&x, names->v[i]);
+        for (last++; last < x.rank; last++)
+            PG_TRY(pg__strs_printf(&faults.missing, err, "shard-%05u-model-*.safetensors", last));
+        last = x.rank;
+    }
+    st = pg__shard_faults_report(&faults, n_ranks + faults.missing.n, 1, err);
+done:
+    pg__shard_faults_fini(&faults);
+    return st;
+}
+
+static pg_status describe(pg_store *s, unsigned n_ranks, pg_err *err)
+{
+    static const char metadata[] = "{\"format\":\"pt\"}";
+    pg_status st = PG_OK;
+    pg__str others = {0};
+    PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, metadata, sizeof metadata - 1, err));
+    PG_TRY(pg__str_printf(&others, err, "nothing that says how many ranks there were (%u found)",
+                          n_ranks));
+    PG_TRY(pg__store_set_others(s, others.s, err));
+done:
+    pg__str_fini(&others);
+    return st;
+}
+
+pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_err why = {0};
+    pg__strs names = {0};
+    pg__pieces *p = NULL;
+    pg_store *s = NULL;
+    int fd = -1;
+    unsigned n_ranks = 0;
+    char *folder = pg__mem_strndup(path, (size_t)(pg__base_name(path) - path));
+    if (!folder)
+        return pg__nomem(err);
+    PG_TRY(list_files(&names, folder, err));
+    PG_TRY(check_names(&names, &n_ranks, err));
+    PG_TRY(pg__io_folder_of(&fd, path, path, err));
+    PG_TRY(pg__pieces_new(&p, err));
+    for (size_t i = 0; i < names.n; i++)
+        PG_TRY(add_file(p, fd, names.v[i], err));
+    st = pg__pieces_store(&s, p, pg__fmt_st_cut.name, &why);
+    if (st == PG_E_FORMAT)
+        PG_TRY(report_missing(&names, n_ranks, err));
+    if (why.code != PG_OK) {
+        st = why.code;
+        if (err)
+            *err = why;
+        goto done;
+    }
+    p = NULL; /* of the store */
+    PG_TRY(describe(s, n_ranks, err));
+    *out = s;
+    s = NULL;
+done:
+    pg_store_close(s);
+    pg__pieces_free(p);
+    pg__strs_fini(&names);
+    pg__mem_free(folder);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+pg_status pg__st_cut_in_folder(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs names = {0};
+    pg__str path = {0};
+    const size_t n = strlen(folder);
+    *out = NULL;
+    PG_TRY(list_files(&names, folder, err));
+    if (names.n == 0)
+        goto done;
+    PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
+                          names.v[0]));
+    *out = path.s;
+    path = (pg__str){0};
+done:
+    pg__strs_fini(&names);
+    pg__str_fini(&path);
+    return st;
+}
+
+/* Never asked: fmt_safetensors.c leads here. */
+static pg_status open_nothing(pg_store **out, pg__io *io, const char *path,
+                              const pg_open_opts *opts, pg_err *err)
+{
+    (void)out, (void)io, (void)path, (void)opts;
+    return pg_fail(err, PG_E_UNKNOWN, "not a safetensors file");
+}
+
+const pg__format pg__fmt_st_cut = {
+    .name = "torch-dcp-safetensors",
+    .open = open_nothing,
+    .of_ranks = 1,
+};
