@@ -49,6 +49,10 @@ int pg__dcp_is_metadata(pg__io *io);
 pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err);
 void pg__dcp_fini(pg__dcp *d);
 
+/* The .metadata of the only such checkpoint in the folders of a folder; *out stays NULL if there is
+ * none. PG_E_AMBIGUOUS: several, with their names. */
+pg_status pg__dcp_in_folder(char **out, const char *folder, pg_err *err);
+
 /* ---- dcp_part.c ---- */
 
 /* Which tensors belong to a part ("model", "app.model", "." for all; NULL: the only one that can be

@@ -37,7 +37,9 @@ static int is_training_key(const char *key)
         "optimizer",        "optim",        "opt",           "optimizers", "optimizer_state_dict",
         "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler",  "schedulers",
         "dataloader",       "train_state",  "rng_state",     "rng_states", "scaler"};
-    return PG_IS_ANY(key, keys);
+    /* Lightning numbers them */
+    return PG_IS_ANY(key, keys) || (strncmp(key, "optimizer_", 10) == 0 && key[10] &&
+                                    !key[10 + strspn(key + 10, "0123456789")]);
 }
 
 /* Keys of tensors that stand beside a model, or beside its weights. */

@@ -173,6 +173,22 @@ static int is_of_orbax(const char *path)
     return PG_IS_ANY(pg__base_name(path), names);
 }
 
+/* A folder, or the only checkpoint in its folders. */
+static pg_status index_of_folder(char **out, const char *folder, pg_err *err)
+{
+    pg_err e = {0}, why = {0};
+    pg_status st = pg__folder_index(out, folder, &e);
+    if (st == PG_E_IO && e.sys == EISDIR) {
+        const pg_status below = pg__dcp_in_folder(out, folder, &why);
+        if (below != PG_OK)
+            e = why;
+        st = *out ? PG_OK : below != PG_OK ? below : st;
+    }
+    if (st != PG_OK && err)
+        *err = e;
+    return st;
+}
+
 pg_status pg__index_of(char **out, const char *path, pg_err *err)
 {
     struct stat sb;
@@ -184,7 +200,7 @@ pg_status pg__index_of(char **out, const char *path, pg_err *err)
     if (!*out)
         PG_TRY(pg__zero_of_path(out, path, err));
     if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode)) {
-        st = pg__folder_index(out, path, err);
+        st = index_of_folder(out, path, err);
     } else if (!*out && is_of_orbax(path)) {
         folder = pg__mem_strndup(path, (size_t)(pg__base_name(path) - path));
         if (!folder)
