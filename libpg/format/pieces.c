@@ -217,6 +217,15 @@ done:
 
 /* ---- reading ---- */
 
+static pg_status read_piece(const pg__pieces *p, const pg__rank_piece *x, uint64_t off, void *buf,
+                            size_t n, pg_err *err)
+{
+    const pg_status st = pg__store_read_raw(p->stores[x->file], x->tensor, off, buf, n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(p->files.v[x->file]));
+    return st;
+}
+
 /* Compares another copy with the n bytes at `want`. */
 static pg_status check_copy(const pg__pieces *p, const pg__rank_piece *x,
                             const pg__rank_piece *copy, uint64_t off, const unsigned char *want,
@@ -228,7 +237,7 @@ static pg_status check_copy(const pg__pieces *p, const pg__rank_piece *x,
         return pg__nomem(err);
     for (size_t at = 0, step; at < n; at += step) {
         step = n - at < PG_COPY_BYTES ? n - at : PG_COPY_BYTES;
-        PG_TRY(pg__store_read_raw(p->stores[copy->file], copy->tensor, off + at, got, step, err));
+        PG_TRY(read_piece(p, copy, off + at, got, step, err));
         if (memcmp(got, want + at, step) != 0)
             PG_FAIL(PG_E_FORMAT, "%s: %s and %s hold different copies of it", PG_SHOW(x->name),
                     PG_SHOW(p->files.v[x->file]), PG_SHOW(p->files.v[copy->file]));
@@ -244,7 +253,7 @@ static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf,
     pg_status st = PG_OK;
     const pg__pieces *p = ctx;
     const pg__rank_piece *x = &p->v[tile->source];
-    PG_TRY(pg__store_read_raw(p->stores[x->file], x->tensor, off, buf, n, err));
+    PG_TRY(read_piece(p, x, off, buf, n, err));
     for (const pg__rank_piece *copy = x; copy->next;) {
         copy = &p->v[copy->next - 1];
         PG_TRY(check_copy(p, x, copy, off, buf, n, err));

@@ -237,6 +237,11 @@ done:
     return st;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const pg__rank_file *)a)->name, ((const pg__rank_file *)b)->name);
+}
+
 #define MAX_FAMILIES 16u /* more are no checkpoint; each is opened */
 
 pg_status pg__ranks_in_folder(char **out, const char *folder, pg_err *err)
@@ -252,6 +257,8 @@ pg_status pg__ranks_in_folder(char **out, const char *folder, pg_err *err)
         PG_TRY(add_family(&f, e->d_name, err));
     if (sys)
         st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder));
+    if (f.n)
+        qsort(f.v, f.n, sizeof *f.v, by_name);
     if (st == PG_OK && f.n <= MAX_FAMILIES)
         st = choose(&found, &f, folder, err);
     if (st == PG_OK) {

@@ -52,5 +52,51 @@ fresh orbax-ocdbt/ckpt && flip c/manifest.ocdbt 30
 run pgjoin c out.safetensors
 mv c step.orbax-checkpoint-tmp-7
 run pgjoin step.orbax-checkpoint-tmp-7 out.safetensors
+fresh rank-pt-dtensor/ckpt && rm c/model_world_size_4_rank_2.pt
+run pgjoin c out.safetensors
+run pginfo c
+mv c/model_world_size_4_rank_3.pt c/model_world_size_4_rank_2.pt
+run pgjoin c/model_world_size_4_rank_0.pt out.safetensors
+fresh rank-pt-dtensor/ckpt && flip c/model_world_size_4_rank_2.pt 8074
+run pgjoin c out.safetensors
+cat >other.py <<'P'
+import sys, zipfile
+old = zipfile.ZipFile(sys.argv[1])
+with zipfile.ZipFile(sys.argv[2], "w") as new:
+    for i in old.infolist():
+        new.writestr(i.filename, bytes(i.file_size) if i.filename.endswith("/data/3") else old.read(i))
+P
+fresh rank-pt-dtensor/ckpt && python3 other.py c/model_world_size_4_rank_2.pt new.pt && mv new.pt c/model_world_size_4_rank_2.pt && rm other.py
+run pgjoin c out.safetensors
+fresh rank-pt-dtensor/ckpt && for r in 0 1 2 3; do mv c/model_world_size_4_rank_$r.pt c/part$r.pt; done
+run pgjoin -q c/part0.pt joined.safetensors && run pgdiff joined.safetensors "$TESTDATA/modern/rank-pt-dtensor/expected.safetensors"
+mv c/part2.pt c/saved-2-of-2.pt
+run pgjoin c/saved-2-of-2.pt out.safetensors
+run pgjoin c out.safetensors
+fresh rank-pt-dtensor/ckpt && cp c/model_world_size_4_rank_0.pt c/critic_rank_0.pt && cp c/model_world_size_4_rank_1.pt c/optim_rank_1.pt
+run pgjoin c out.safetensors
+run pgjoin -q --force c/model_world_size_4_rank_3.pt joined.safetensors
+fresh rank-pt-dtensor/ckpt && truncate -s 9000 c/model_world_size_4_rank_1.pt
+run pgjoin c out.safetensors
+fresh rank-pt-fsdp1-sharded/ckpt && rm c/*_3.pt
+run pgjoin c out.safetensors
+fresh rank-pt-fsdp1-local/ckpt
+run pgjoin c out.safetensors
+
+fresh dcp-hf-safetensors/ckpt
+run pginfo c | head -3
+run pgjoin --force c joined.safetensors && run pgdiff joined.safetensors "$TESTDATA/modern/dcp-hf-safetensors/expected.safetensors"
+rm c/shard-00002-model-00001-of-00001.safetensors
+run pgjoin c out.safetensors
+mv c/shard-00001-model-00001-of-00001.safetensors c/model.safetensors
+run pgjoin c/model.safetensors out.safetensors
+fresh dcp-hf-safetensors/ckpt && cp c/shard-00001-model-00001-of-00001.safetensors c/shard-00001-model-00001-of-00002.safetensors
+run pgjoin c out.safetensors
+
+rm -rf c && mkdir -p c/step-10 c/optimizer_0 && cp "$TESTDATA/modern/dcp-fsdp2/ckpt/".m* "$TESTDATA/modern/dcp-fsdp2/ckpt/"* c/step-10 && cp c/step-10/.metadata c/optimizer_0
+run pgjoin -q --force c joined.safetensors && run pgdiff joined.safetensors "$TESTDATA/modern/dcp-fsdp2/expected.safetensors"
+cp -r c/step-10 c/step-20
+run pgjoin c out.safetensors
+rm -f joined.safetensors
 rm -rf c step*
 ls
