@@ -103,7 +103,9 @@ done:
     return st;
 }
 
-static pg_status add_file(pg__pieces *p, int folder, const char *name, pg_err *err)
+/* path: of the file that messages begin with. */
+static pg_status add_file(pg__pieces *p, int folder, const char *name, const char *path,
+                          pg_err *err)
 {
     static const pg_open_opts defaults = {0};
     pg_status st = PG_OK;
@@ -121,7 +123,7 @@ static pg_status add_file(pg__pieces *p, int folder, const char *name, pg_err *e
         PG_TRY(pg__pieces_add_file(p, file, name, err));
         st = add_tensors(p, file, info, err);
     }
-    if (st != PG_OK)
+    if (st != PG_OK && strcmp(name, pg__base_name(path)) != 0)
         pg_err_prefix(err, PG_SHOW(name));
 done:
     pg_store_close(s);
@@ -219,7 +221,7 @@ pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
     PG_TRY(pg__io_folder_of(&fd, path, path, err));
     PG_TRY(pg__pieces_new(&p, err));
     for (size_t i = 0; i < names.n; i++)
-        PG_TRY(add_file(p, fd, names.v[i], err));
+        PG_TRY(add_file(p, fd, names.v[i], path, err));
     st = pg__pieces_store(&s, p, pg__fmt_st_cut.name, &why);
     if (st == PG_E_FORMAT)
         PG_TRY(report_missing(&names, n_ranks, err));
