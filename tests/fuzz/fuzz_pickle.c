@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch.h"
+#include "format/pytorch_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -57,12 +57,29 @@ static void check_tree(const pg__pt_tree *t)
     }
 }
 
+/* What a part of a larger tensor says of itself. */
+static void check_cut(const pg__pickle *p, const pg__pt_tensor *t)
+{
+    pg_err err = {0};
+    pg__pt_cut c;
+    if (!t->cut)
+        return;
+    require(t->cut < p->n && pg__pt_is_cut(p, &p->v[t->cut]));
+    require(pg__pt_cut_class(p, &p->v[t->cut]) != NULL);
+    if (pg__pt_read_cut(&c, p, &p->v[t->cut], &err) == PG_OK)
+        require(c.rank < PG_MAX_RANK);
+    else
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+}
+
 static void read_part(const pg__pickle *p, const char *part)
 {
     pg_err err = {0};
     pg__pt_tree t = {0};
     if (pg__pt_tree_read(&t, p, part, &err) == PG_OK) {
         check_tree(&t);
+        for (size_t i = 0; i < t.n; i++)
+            check_cut(p, &t.list[i]);
         for (size_t i = 0; i < t.n_numbers; i++)
             require(t.numbers[i].at <= t.others.n);
     } else {

@@ -13,7 +13,7 @@ H5 = [f'libpg/format/h5/h5_{part}' for part in (
 JSON = ['libpg/base/json.c', 'libpg/base/json_scan.c']
 NPY = ['libpg/format/npy.c', 'libpg/format/fmt_numpy.c']
 PICKLE = ['libpg/base/pickle.c', 'libpg/base/pickle_ops.c'] + [f'libpg/format/pytorch_{part}.c' for part in (
-    'numpy', 'parts', 'tree', 'values', 'walk')]
+    'cut', 'numpy', 'parts', 'tree', 'values', 'walk')]
 ZIP = ['libpg/io/zip.c', 'libpg/io/zip_dir.c', 'libpg/io/zip_end.c']
 
 TARGETS = {
