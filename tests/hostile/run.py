@@ -40,6 +40,7 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u206
 def corpus(testdata, out):
     """Unpacks and makes the corpus under out; returns the cases."""
     import common
+    import gen_dcp  # noqa: F401
     import gen_names  # noqa: F401
     import gen_npy  # noqa: F401
     import gen_npz  # noqa: F401

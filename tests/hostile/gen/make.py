@@ -44,6 +44,7 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--pack":
         pack(sys.argv[2])
     elif len(sys.argv) == 2:
+        import gen_dcp  # noqa: F401
         import gen_names  # noqa: F401
         import gen_npy  # noqa: F401
         import gen_npz  # noqa: F401
