@@ -28,7 +28,7 @@ typedef struct pg__dcp_tensor {
     pg__tiled tiled; /* tile.source: of the items */
     char **path;     /* keys of the containers around it, then its own; owned */
     size_t n_path;
-    int guessed; /* .metadata has no keys: they were made of its name */
+    int guessed; /* .metadata has no keys, or one for all: they were made of its name */
 } pg__dcp_tensor;
 
 typedef struct pg__dcp {
@@ -73,5 +73,7 @@ void pg__dcp_part_fini(pg__dcp_part *p);
 /* Bytes of a name, keys joined with dots, before the dot that separates a key of training: after
  * "optimizer" in "optimizer.state.a", before "exp_avg" in "a.exp_avg"; 0: there is none. */
 size_t pg__dcp_training_cut(const char *name);
+/* The same for a slot alone: a model may have a module called "opt". */
+size_t pg__dcp_slot_cut(const char *name);
 
 #endif

@@ -64,10 +64,16 @@ static int is_slot(const char *key)
     return is_sure_slot(key) || PG_IS_ANY(key, keys);
 }
 
+size_t pg__dcp_slot_cut(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    return last && last > name && is_slot(last + 1) ? (size_t)(last - name) : 0;
+}
+
 size_t pg__dcp_training_cut(const char *name)
 {
     char first[32];
-    const char *dot = strchr(name, '.'), *last = strrchr(name, '.');
+    const char *dot = strchr(name, '.');
     const size_t n = dot ? (size_t)(dot - name) : 0;
     if (n > 0 && n < sizeof first) {
         memcpy(first, name, n);
@@ -75,7 +81,7 @@ size_t pg__dcp_training_cut(const char *name)
         if (is_training_key(first))
             return n;
     }
-    return last && last > name && is_slot(last + 1) ? (size_t)(last - name) : 0;
+    return pg__dcp_slot_cut(name);
 }
 
 static int is_number(const pg__dcp_tensor *t)

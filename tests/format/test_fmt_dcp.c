@@ -90,6 +90,18 @@ static void tells_training_by_names_without_keys(void **state)
     EXPECT_PART(flat, "mode", "? no part \"mode\" is in this checkpoint");
 }
 
+/* get_state_dict(flatten_optimizer_state_dict=True) beside the model's own tensors. */
+static void tells_flattened_slots_from_weights(void **state)
+{
+    (void)state;
+    static const dcp_row rows[] = {{"opt.a", "opt.a", 3, NULL},
+                                   {"opt.ema.step", "opt.ema.step", 1, NULL},
+                                   {"state.opt.a.exp_avg", "state.opt.a.exp_avg", 3, NULL},
+                                   {"state.opt.a.step", "state.opt.a.step", 1, NULL}};
+    EXPECT_PART(rows, NULL, "opt.a opt.ema.step");
+    EXPECT_PART(rows, "state", "opt.a.exp_avg opt.a.step");
+}
+
 static void takes_no_random_state_for_the_model(void **state)
 {
     (void)state;
@@ -247,6 +259,7 @@ static void lists_training_of_unknown_types(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(puts_every_checkpoint_together),
              cmocka_unit_test(tells_training_by_names_without_keys),
+             cmocka_unit_test(tells_flattened_slots_from_weights),
              cmocka_unit_test(takes_no_random_state_for_the_model),
              cmocka_unit_test(reads_the_metadata_of_many_ranks),
              cmocka_unit_test(limits_what_is_shared), cmocka_unit_test(limits_keys_that_are_shared),
