@@ -5,7 +5,8 @@
  *     {"__metadata__": {"DCP_SHARDING_INFO": "{\"a.weight\": {\"saved_offsets\": [9, 0]}}"}, ...}
  *
  * No file says the shape of the whole or how many ranks there were: a tensor is as large as its
- * pieces reach, which must tile it. A rank without tensors in a file writes none. */
+ * pieces reach, which must tile it. A rank without tensors writes no file, but the last ranks
+ * are the first to have none: a gap in the numbers is a missing file. */
 #include "format/st_cut.h"
 
 #include <errno.h>
@@ -171,7 +172,8 @@ static pg_status check_names(const pg__strs *names, unsigned *n_ranks, pg_err *e
     return PG_OK;
 }
 
-/* The ranks between the first and the last of which no file is there. */
+/* The ranks before the last of which no file is there. What is left may tile: of HSDP, a rank may
+ * hold whole tensors or the ends of others. */
 static pg_status report_missing(const pg__strs *names, unsigned n_ranks, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -207,7 +209,6 @@ done:
 pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg_err why = {0};
     pg__strs names = {0};
     pg__pieces *p = NULL;
     pg_store *s = NULL;
@@ -218,19 +219,12 @@ pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
         return pg__nomem(err);
     PG_TRY(list_files(&names, folder, err));
     PG_TRY(check_names(&names, &n_ranks, err));
+    PG_TRY(report_missing(&names, n_ranks, err));
     PG_TRY(pg__io_folder_of(&fd, path, path, err));
     PG_TRY(pg__pieces_new(&p, err));
     for (size_t i = 0; i < names.n; i++)
         PG_TRY(add_file(p, fd, names.v[i], path, err));
-    st = pg__pieces_store(&s, p, pg__fmt_st_cut.name, &why);
-    if (st == PG_E_FORMAT)
-        PG_TRY(report_missing(&names, n_ranks, err));
-    if (why.code != PG_OK) {
-        st = why.code;
-        if (err)
-            *err = why;
-        goto done;
-    }
+    PG_TRY(pg__pieces_store(&s, p, pg__fmt_st_cut.name, err));
     p = NULL; /* of the store */
     PG_TRY(describe(s, n_ranks, err));
     *out = s;

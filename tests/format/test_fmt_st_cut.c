@@ -1,5 +1,7 @@
 #include "format/modern.h"
 
+#include <unistd.h>
+
 static void puts_the_files_of_ranks_together(void **state)
 {
     (void)state;
@@ -8,4 +10,52 @@ static void puts_the_files_of_ranks_together(void **state)
                  "dcp-hf-safetensors/expected.safetensors", "");
 }
 
-PG_TEST_MAIN(cmocka_unit_test(puts_the_files_of_ranks_together))
+static void name_file(char *out, size_t n, const char *folder, int rank)
+{
+    snprintf(out, n, "%s/shard-0000%d-model-00001-of-00001.safetensors", folder, rank);
+}
+
+/* A tensor of one element in a rank's file. */
+static void write_rank(const char *folder, int rank)
+{
+    char path[128], header[256];
+    name_file(path, sizeof path, folder, rank);
+    const int n = snprintf(header, sizeof header,
+                           "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"t%d\\\":"
+                           "{\\\"saved_offsets\\\":[0]}}\"},\"t%d\":{\"dtype\":\"U8\","
+                           "\"shape\":[1],\"data_offsets\":[0,1]}}",
+                           rank, rank);
+    const char length[8] = {(char)n};
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(length, 1, 8, f), 8);
+    assert_int_equal(fwrite(header, 1, (size_t)n, f), n);
+    assert_int_equal(fwrite("x", 1, 1, f), 1);
+    fclose(f);
+}
+
+/* Without one rank's file the others' tensors are whole, yet not all. */
+static void refuses_a_gap_between_ranks(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/pg-cut-XXXXXX", path[128];
+    pg_store *s = NULL;
+    pg_err err = {0};
+    assert_non_null(mkdtemp(folder));
+    write_rank(folder, 1);
+    write_rank(folder, 3);
+    assert_fails(PG_E_FORMAT, pg_store_open(&s, folder, NULL, &err), &err);
+    assert_non_null(strstr(err.msg, "1 of 3 shards missing"));
+    write_rank(folder, 2);
+    assert_ok(pg_store_open(&s, folder, NULL, NULL));
+    assert_int_equal(pg_store_n_weights(s), 3);
+    pg_store_close(s);
+    for (int rank = 1; rank <= 3; rank++) {
+        name_file(path, sizeof path, folder, rank);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(puts_the_files_of_ranks_together),
+             cmocka_unit_test(refuses_a_gap_between_ranks))
