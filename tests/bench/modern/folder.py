@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """A checkpoint of torch.distributed.checkpoint as a large job leaves it: its .metadata, and files with holes for the data.
 
-usage: folder.py OUT [--ranks 256] [--layers 80] [--hidden 8192] [--heads 64] [--kv-heads 8] [--ffn 28672] [--vocab 128256] [--optimizer] [--data]
+usage: folder.py OUT [--ranks 256] [--layers 80] [--hidden 8192] [--heads 64] [--kv-heads 8] [--ffn 28672] [--vocab 128256] [--optimizer] [--data] [--tools DIR]
 The defaults are those of a Llama of 70 billion parameters in bfloat16, cut by FSDP2 along the first axis. torch's own classes make .metadata. --optimizer
 adds both averages of AdamW in float32. --data writes each chunk as torch.save() does, with holes instead of zeros, so that pgjoin can read it; without
-it the files are holes altogether, which pginfo and pgjoin --dry-run do not mind.
+it the files are holes altogether, which pginfo and pgjoin --dry-run do not mind. --tools runs these two of DIR and prints seconds and the largest memory of each.
 """
 import argparse
 import io
 import os
 import pickle
+import subprocess
+import sys
 
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo
@@ -70,6 +72,21 @@ class Holes:
         return self.made[key]
 
 
+# in a process of its own: what this one holds would count as memory of the tool
+MEASURE = """
+import os, subprocess, sys, time
+start = time.monotonic()
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(child.pid, 0)
+print("%s: %.1f s (%.1f s of CPU), %d MiB, status %d" % (os.path.basename(sys.argv[1]), time.monotonic() - start, used.ru_utime + used.ru_stime,
+                                                         used.ru_maxrss >> 10, os.waitstatus_to_exitcode(status)))
+"""
+
+
+def measure(*command):
+    subprocess.run([sys.executable, "-c", MEASURE, *command], check=True)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("out")
@@ -77,6 +94,7 @@ def main():
         ap.add_argument(f"--{name}", type=int, default=value)
     ap.add_argument("--optimizer", action="store_true")
     ap.add_argument("--data", action="store_true")
+    ap.add_argument("--tools")
     a = ap.parse_args()
     os.makedirs(a.out, exist_ok=True)
     files = [open(f"{a.out}/__{r}_0.distcp", "wb") for r in range(a.ranks)]
@@ -102,7 +120,10 @@ def main():
         f.close()
     with open(f"{a.out}/.metadata", "wb") as f:
         pickle.dump(meta, f)
-    print(f"{len(meta.state_dict_metadata)} tensors, {n_chunks} chunks, .metadata {os.path.getsize(a.out + '/.metadata')} bytes")
+    print(f"{len(meta.state_dict_metadata)} tensors, {n_chunks} chunks, .metadata {os.path.getsize(a.out + '/.metadata')} bytes", flush=True)
+    if a.tools:
+        measure(f"{a.tools}/pginfo", a.out)
+        measure(f"{a.tools}/pgjoin", "--dry-run", a.out, f"{a.out}.safetensors")
 
 
 if __name__ == "__main__":
