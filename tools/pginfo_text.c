@@ -28,6 +28,8 @@ const char *info_format_words(const char *format)
         {"hdf5", "HDF5, not a Keras file"},
         {"tensorflow", "TensorFlow checkpoint"},
         {"torch-dcp", "torch.distributed checkpoint (DCP)"},
+        {"torch-dcp-safetensors", "torch.distributed checkpoint (safetensors)"},
+        {"torch-ranks", "PyTorch checkpoint (a file for each rank)"},
         {"deepspeed-zero", "DeepSpeed checkpoint (ZeRO)"},
         {"flax-msgpack", "Flax checkpoint (msgpack)"},
         {"orbax", "Orbax checkpoint (JAX)"},

@@ -345,8 +345,6 @@ done:
 /* "__3_0.distcp" is one of rank 3. Names are sorted, so those of a rank follow each other. */
 static pg_status set_ranks(pg_store *s, const checkpoint *c, pg_err *err)
 {
-    pg_status st = PG_OK;
-    pg__str text = {0};
     const char *last = "";
     size_t n = 0, n_last = 0;
     for (size_t i = 0; i < c->n_files; i++) {
@@ -360,13 +358,7 @@ static pg_status set_ranks(pg_store *s, const checkpoint *c, pg_err *err)
         last = f->name;
         n_last = n_rank;
     }
-    if (n)
-        PG_TRY(pg__str_printf(&text, err, "saved by %zu rank%s", n, n == 1 ? "" : "s"));
-    if (n)
-        PG_TRY(pg__store_set_ranks(s, text.s, err));
-done:
-    pg__str_fini(&text);
-    return st;
+    return n ? pg__store_set_n_ranks(s, n, err) : PG_OK;
 }
 
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,

@@ -205,6 +205,8 @@ static pg_status make_store(pg_store **out, reading *r)
     r->pieces = NULL; /* of the store */
     st = describe(s, first, r->err);
     if (st == PG_OK)
+        st = pg__store_set_n_ranks(s, r->files.n, r->err);
+    if (st == PG_OK)
         *out = s;
     else
         pg_store_close(s);

@@ -201,6 +201,7 @@ static pg_status describe(pg_store *s, unsigned n_ranks, pg_err *err)
     PG_TRY(pg__str_printf(&others, err, "nothing that says how many ranks there were (%u found)",
                           n_ranks));
     PG_TRY(pg__store_set_others(s, others.s, err));
+    PG_TRY(pg__store_set_n_ranks(s, n_ranks, err));
 done:
     pg__str_fini(&others);
     return st;

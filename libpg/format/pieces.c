@@ -268,6 +268,11 @@ static pg_status read_data(void *ctx, size_t i, uint64_t off, void *buf, size_t 
     return pg__tiles_read(&p->window, &p->tensors[i].tiled, fetch, p, off, buf, n, err);
 }
 
+static pg_pieces pieces_of(const void *ctx, size_t i)
+{
+    return pg__tiles_pieces(&((const pg__pieces *)ctx)->tensors[i].tiled);
+}
+
 static void close_data(void *ctx)
 {
     pg__pieces_free(ctx);
@@ -275,7 +280,7 @@ static void close_data(void *ctx)
 
 pg_status pg__pieces_store(pg_store **out, pg__pieces *p, const char *format, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     PG_TRY(assemble_all(p, err));

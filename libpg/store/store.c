@@ -2,6 +2,7 @@
  * left in the file and read through a function. */
 #include "store/store_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -209,6 +210,13 @@ pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err)
 pg_status pg__store_set_ranks(pg_store *s, const char *who, pg_err *err)
 {
     return replace(&s->ranks, who, strlen(who), err);
+}
+
+pg_status pg__store_set_n_ranks(pg_store *s, uint64_t n, pg_err *err)
+{
+    char who[48];
+    snprintf(who, sizeof who, "saved by %s rank%s", PG_NUM(n), n == 1 ? "" : "s");
+    return pg__store_set_ranks(s, who, err);
 }
 
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)

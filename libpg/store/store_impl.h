@@ -69,6 +69,7 @@ pg_status pg__store_add_state(pg_store *s, const pg__tensor_desc *d, pg_err *err
 pg_status pg__store_set_text(pg_store *s, pg_text which, const char *text, size_t n, pg_err *err);
 pg_status pg__store_set_writer(pg_store *s, const char *writer, pg_err *err);
 pg_status pg__store_set_ranks(pg_store *s, const char *who, pg_err *err);
+pg_status pg__store_set_n_ranks(pg_store *s, uint64_t n, pg_err *err); /* "saved by 4 ranks" */
 pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *err);
