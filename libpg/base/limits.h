@@ -46,6 +46,10 @@
 #define PG_LIMIT_TF_INDEX_BYTES ((uint64_t)256 << 20) /* the index and its names are held in memory */
 #define PG_LIMIT_TF_SHARDS      65536u               /* each is a file that stays open */
 
+/* ---- checkpoints of many ranks ---- */
+#define PG_LIMIT_TILE_PAIRS    ((uint64_t)100000000) /* of pieces that may overlap are compared: 14,000 side by side */
+#define PG_LIMIT_NAMES_BYTES   ((uint64_t)256 << 20) /* of all names, once they are not shortened any more */
+
 /* ---- folders, data, runs ---- */
 #define PG_LIMIT_FOLDERS       32                    /* deep, searched for files: a link may lead back */
 #define PG_LIMIT_SHARD_DEPTH   16u                   /* folders between an index and its shards; pgsplit makes fewer */

@@ -14,17 +14,29 @@
 
 #define METADATA "{\"format\":\"flax\"}"
 
+#define MOST_OPEN 512u               /* chunks: each may have a file open */
+#define DONE_MOST ((size_t)16 << 20) /* of decoded chunks that have been read to their end */
+
+/* A chunk that is being read. */
+typedef struct piece {
+    size_t array, number;
+    uint64_t used; /* when it was read last */
+    pg__chunk chunk;
+} piece;
+
 typedef struct checkpoint {
     int folder;
     pg__kv kv;
     pg__zarr *arrays;
     char **names; /* of the arrays: "params/Dense_0/kernel" */
     size_t n, cap;
-    size_t *array;          /* by tensor of the store */
-    unsigned char **decoded; /* by tile, of all arrays; NULL: not in memory */
-    size_t *bytes, *queue;  /* of a decoded tile; the tiles in the order in which they came */
-    size_t n_tiles, first, n_queue, n_bytes;
+    size_t *array; /* by tensor of the store */
+    piece *open;   /* MOST_OPEN */
+    size_t n_open;
+    uint64_t n_reads;
     pg__tile_window window;
+    pg__str others; /* leaves that are no arrays */
+    size_t n_others;
 } checkpoint;
 
 static int probe(const uint8_t *head, size_t n)
@@ -38,69 +50,104 @@ static void close_data(void *ctx)
 {
     checkpoint *c = ctx;
     pg__tile_window_fini(&c->window);
-    for (size_t i = 0; c->decoded && i < c->n_tiles; i++)
-        pg__mem_free(c->decoded[i]);
+    for (size_t i = 0; i < c->n_open; i++)
+        pg__chunk_fini(&c->open[i].chunk);
     for (size_t i = 0; i < c->n; i++) {
         pg__zarr_fini(&c->arrays[i]);
         pg__mem_free(c->names[i]);
     }
+    pg__mem_free(c->open);
     pg__mem_free(c->arrays);
     pg__mem_free(c->names);
     pg__mem_free(c->array);
-    pg__mem_free(c->decoded);
-    pg__mem_free(c->bytes);
-    pg__mem_free(c->queue);
+    pg__str_fini(&c->others);
     pg__kv_fini(&c->kv);
     if (c->folder >= 0)
         close(c->folder);
     pg__mem_free(c);
 }
 
-/* Makes room for n bytes of a tile: the oldest go. */
-static void evict(checkpoint *c, size_t n)
+/* The chunk that has not been read for the longest time, of those that were read to their end if
+ * `done`; PG_NONE. */
+static size_t oldest(const checkpoint *c, int done)
 {
-    while (c->n_queue && c->n_bytes + n > PG_LIMIT_DECODED_BYTES) {
-        const size_t old = c->queue[c->first];
-        c->first = (c->first + 1) % c->n_tiles;
-        c->n_queue--;
-        c->n_bytes -= c->bytes[old];
-        pg__mem_free(c->decoded[old]);
-        c->decoded[old] = NULL;
+    size_t best = PG_NONE;
+    for (size_t i = 0; i < c->n_open; i++)
+        if ((!done || c->open[i].chunk.read_to_end) &&
+            (best == PG_NONE || c->open[i].used < c->open[best].used))
+            best = i;
+    return best;
+}
+
+static void drop(checkpoint *c, size_t i)
+{
+    pg__chunk_fini(&c->open[i].chunk);
+    c->open[i] = c->open[--c->n_open];
+}
+
+/* Makes room for another chunk: first those go that are likely not to be wanted any more. */
+static void evict(checkpoint *c)
+{
+    size_t bytes = 0, done = 0, i;
+    for (i = 0; i < c->n_open; i++) {
+        const size_t n = pg__chunk_memory(&c->open[i].chunk);
+        bytes += n;
+        done += c->open[i].chunk.read_to_end ? n : 0;
     }
+    while ((done > DONE_MOST || c->n_open == MOST_OPEN) && (i = oldest(c, 1)) != PG_NONE) {
+        done -= pg__chunk_memory(&c->open[i].chunk);
+        bytes -= pg__chunk_memory(&c->open[i].chunk);
+        drop(c, i);
+    }
+    while (c->n_open && (c->n_open == MOST_OPEN || bytes > PG_LIMIT_DECODED_BYTES)) {
+        i = oldest(c, 0);
+        bytes -= pg__chunk_memory(&c->open[i].chunk);
+        drop(c, i);
+    }
+}
+
+static pg_status piece_of(piece **out, checkpoint *c, size_t array, const pg__tile *tile,
+                          pg_err *err)
+{
+    size_t i = 0;
+    while (i < c->n_open && (c->open[i].number != tile->source || c->open[i].array != array))
+        i++;
+    if (i == c->n_open) {
+        evict(c);
+        i = c->n_open;
+        c->open[i] = (piece){.array = array, .number = tile->source};
+        const pg_status st =
+            pg__chunk_open(&c->open[i].chunk, &c->arrays[array], &c->kv, tile, err);
+        if (st != PG_OK)
+            return st;
+        c->n_open++;
+    }
+    c->open[i].used = ++c->n_reads;
+    *out = &c->open[i];
+    return PG_OK;
 }
 
 typedef struct reading {
     checkpoint *c;
-    const pg__zarr *a;
+    size_t array;
 } reading;
 
 static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf, size_t n,
                        pg_err *err)
 {
     const reading *r = ctx;
-    checkpoint *c = r->c;
-    const size_t i = r->a->first_chunk + tile->source;
-    if (!c->decoded[i]) {
-        size_t size = r->a->tiled.elem;
-        for (uint32_t k = 0; k < r->a->tiled.rank; k++)
-            size *= (size_t)r->a->chunk[k];
-        evict(c, size);
-        const pg_status st = pg__zarr_tile(&c->decoded[i], r->a, &c->kv, tile, err);
-        if (st != PG_OK)
-            return st;
-        c->bytes[i] = size;
-        c->n_bytes += size;
-        c->queue[(c->first + c->n_queue++) % c->n_tiles] = i;
-    }
-    memcpy(buf, c->decoded[i] + off, n);
-    return PG_OK;
+    piece *p = NULL;
+    const pg_status st = piece_of(&p, r->c, r->array, tile, err);
+    return st == PG_OK
+               ? pg__chunk_read(&p->chunk, &r->c->arrays[r->array], tile, off, buf, n, err)
+               : st;
 }
 
 static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     checkpoint *c = ctx;
-    reading r = {c, &c->arrays[c->array[tensor]]};
-    return pg__tiles_read(&c->window, &r.a->tiled, fetch, &r, off, buf, n, err);
+    reading r = {c, c->array[tensor]};
+    return pg__tiles_read(&c->window, &c->arrays[r.array].tiled, fetch, &r, off, buf, n, err);
 }
 
 /* ---- the tree ---- */
@@ -129,33 +176,64 @@ done:
     return st;
 }
 
-static pg_status add_leaf(checkpoint *c, const pg__json *leaf, int missing_is_zero, pg_err *err)
+/* Notes a leaf that is no array, or one that libpg cannot read and that is no weight. */
+static pg_status note(checkpoint *c, const char *name, const char *what, pg_err *err)
+{
+    if (c->n_others++ >= 8)
+        return PG_OK;
+    return pg__str_printf(&c->others, err, "%s%s (%s)", c->others.n ? ", " : "", PG_SHOW(name),
+                          what);
+}
+
+static pg_status add_array(checkpoint *c, pg__zarr *a, pg__str *shown, pg_err *err)
+{
+    size_t cap = c->cap;
+    if (pg__mem_grow(&c->arrays, &c->cap, c->n + 1, sizeof *c->arrays) ||
+        pg__mem_grow(&c->names, &cap, c->n + 1, sizeof *c->names))
+        return pg__nomem(err);
+    c->arrays[c->n] = *a;
+    c->names[c->n++] = shown->s;
+    *a = (pg__zarr){0};
+    *shown = (pg__str){0};
+    return PG_OK;
+}
+
+typedef struct tree {
+    checkpoint *c;
+    const char *part;
+    int missing_is_fill;
+} tree;
+
+static pg_status add_leaf(const tree *t, const pg__json *leaf, pg_err *err)
 {
     pg_status st = PG_OK;
     int there = 0;
+    pg_err why = {0};
     pg__zarr a = {0};
     pg__str name = {0}, shown = {0};
     const pg__json *keys = pg__json_get(leaf, "key_metadata");
     const pg__json *value = pg__json_get(leaf, "value_metadata");
-    const int skipped = pg__json_bool(pg__json_get(value, "skip_deserialize"), 0);
+    const char *type = pg__json_get_str(value, "value_type");
     PG_TRY(join(&shown, keys, "/", err));
     PG_TRY(join(&name, keys, ".", err));
-    if (skipped) /* an empty container, None */
+    if (type && strcmp(type, "string") == 0) { /* its text is in _strings.json */
+        st = note(t->c, shown.s, "text", err);
         goto done;
-    PG_TRY(pg__zarr_open(&a, &there, &c->kv, name.s, err));
+    }
+    if (pg__json_bool(pg__json_get(value, "skip_deserialize"), 0)) /* an empty container, None */
+        goto done;
+    st = pg__zarr_open(&a, &there, &t->c->kv, name.s, &why);
+    if (st == PG_E_UNSUPPORTED && pg__flax_wants(shown.s, t->part) != 1) {
+        st = note(t->c, shown.s, "not read", err);
+        goto done;
+    }
+    if (st != PG_OK && err)
+        *err = why;
+    PG_TRY(st);
     if (!there)
         PG_FAIL(PG_E_FORMAT, "%s: _METADATA lists it, but it is not there", PG_SHOW(shown.s));
-    a.missing_is_zero = missing_is_zero;
-    size_t cap = c->cap;
-    if (pg__mem_grow(&c->arrays, &c->cap, c->n + 1, sizeof *c->arrays) ||
-        pg__mem_grow(&c->names, &cap, c->n + 1, sizeof *c->names))
-        PG_TRY(pg__nomem(err));
-    a.first_chunk = c->n_tiles;
-    c->n_tiles += a.tiled.n;
-    c->arrays[c->n] = a;
-    c->names[c->n++] = shown.s;
-    a = (pg__zarr){0};
-    shown = (pg__str){0};
+    a.missing_is_fill = t->missing_is_fill;
+    st = add_array(t->c, &a, &shown, err);
 done:
     pg__zarr_fini(&a);
     pg__str_fini(&name);
@@ -163,16 +241,15 @@ done:
     return st;
 }
 
-static pg_status read_tree(checkpoint *c, const pg__json *json, pg_err *err)
+static pg_status read_tree(checkpoint *c, const pg__json *json, const char *part, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__json *equal = pg__json_get(json, "store_array_data_equal_to_fill_value");
+    const tree t = {c, part, !pg__json_bool(equal, 0)};
     for (pg__json_iter it = {.obj = pg__json_get(json, "tree_metadata")}; pg__json_next(&it);)
-        PG_TRY(add_leaf(c, it.value, !pg__json_bool(equal, 0), err));
-    c->decoded = pg__mem_array(c->n_tiles, sizeof(unsigned char *));
-    c->bytes = pg__mem_array(c->n_tiles, sizeof *c->bytes);
-    c->queue = pg__mem_array(c->n_tiles, sizeof *c->queue);
-    if (!c->decoded || !c->bytes || !c->queue)
+        PG_TRY(add_leaf(&t, it.value, err));
+    c->open = pg__mem_array(MOST_OPEN, sizeof *c->open);
+    if (!c->open)
         st = pg__nomem(err);
 done:
     return st;
@@ -254,9 +331,11 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
         PG_TRY(pg__nomem(err));
     c->folder = -1;
     PG_TRY(open_values(c, path, err));
-    PG_TRY(read_tree(c, json, err));
+    PG_TRY(read_tree(c, json, opts->part, err));
     PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, opts->part, err));
+    if (c->others.n)
+        PG_TRY(pg__store_set_others(s, c->others.s, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
     pg__store_own(s, &data, c);
     c = NULL;

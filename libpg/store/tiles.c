@@ -68,7 +68,7 @@ static int overlap(const pg__tiled *t, const pg__tile *a, const pg__tile *b)
 
 pg_status pg__tiles_check(pg__tiled *t, pg_err *err)
 {
-    uint64_t covered = 0;
+    uint64_t covered = 0, n_pairs = 0;
     size_t kept = 0;
     const uint64_t all = volume(t->dims, t->rank);
     for (size_t i = 0; i < t->n; i++) {
@@ -84,15 +84,59 @@ pg_status pg__tiles_check(pg__tiled *t, pg_err *err)
     for (size_t i = 0; i < kept; i++) {
         const pg__tile *p = &t->v[i];
         for (size_t k = i + 1;
-             k < kept && (t->rank == 0 || t->v[k].start[0] < p->start[0] + p->size[0]); k++)
+             k < kept && (t->rank == 0 || t->v[k].start[0] < p->start[0] + p->size[0]); k++) {
+            if (++n_pairs > PG_LIMIT_TILE_PAIRS)
+                return pg_fail(err, PG_E_LIMIT, "%s: too many pieces side by side (%zu in all)",
+                               PG_SHOW(t->name), kept);
             if (overlap(t, p, &t->v[k]))
                 return pg_fail(err, PG_E_FORMAT, "%s: pieces %s and %s overlap", PG_SHOW(t->name),
                                show(t, p).s, show(t, &t->v[k]).s);
+        }
         covered += volume(p->size, t->rank);
     }
     if (covered != all)
         return pg_fail(err, PG_E_FORMAT, "%s: its pieces hold %s of its %s elements",
                        PG_SHOW(t->name), PG_NUM(covered), PG_NUM(all));
+    return PG_OK;
+}
+
+/* ---- a regular grid ---- */
+
+static uint64_t across(const pg__tiled *t, uint32_t axis)
+{
+    return t->dims[axis] / t->step[axis] + (t->dims[axis] % t->step[axis] != 0);
+}
+
+static pg__tile of_grid(const pg__tiled *t, size_t i)
+{
+    pg__tile x = {.source = i};
+    uint64_t rest = i;
+    for (uint32_t k = t->rank; k-- > 0; rest /= across(t, k)) {
+        const uint64_t left = t->dims[k] - (x.start[k] = rest % across(t, k) * t->step[k]);
+        x.size[k] = left < t->step[k] ? left : t->step[k];
+    }
+    return x;
+}
+
+pg_status pg__tiles_grid(pg__tiled *t, pg_err *err)
+{
+    uint64_t n = 1, bytes = t->elem;
+    for (uint32_t k = 0; k < t->rank; k++) {
+        if (t->step[k] == 0)
+            return pg_fail(err, PG_E_FORMAT, "%s: chunks without elements", PG_SHOW(t->name));
+        if (__builtin_mul_overflow(bytes, t->dims[k], &bytes) || bytes > INT64_MAX ||
+            __builtin_mul_overflow(n, across(t, k), &n) || n > PG_LIMIT_OBJECTS)
+            return pg_fail(err, PG_E_LIMIT, "%s: its shape is too large, or its chunks too small",
+                           PG_SHOW(t->name));
+    }
+    t->n = (size_t)n;
+    if (n > 1)
+        return PG_OK;
+    t->v = pg__mem_array(1, sizeof *t->v);
+    if (!t->v)
+        return pg__nomem(err);
+    if (n)
+        t->v[0] = of_grid(t, 0);
     return PG_OK;
 }
 
@@ -218,6 +262,48 @@ done:
     return st;
 }
 
+/* Do elements from ... to of the tensor lie between the first and the last of the piece? */
+static int reaches(const pg__tiled *t, const pg__tile *p, uint64_t from, uint64_t to)
+{
+    uint64_t first = 0, last = 0;
+    for (uint32_t k = 0; k < t->rank; k++) {
+        first = first * t->dims[k] + p->start[k];
+        last = last * t->dims[k] + p->start[k] + p->size[k] - 1;
+    }
+    return first < to && last >= from;
+}
+
+/* Of a grid, the pieces in its rows that the window meets. */
+static pg_status add_of_grid(pg__tile_window *w, const pg__tiled *t, uint64_t from, uint64_t to,
+                             pg__tile_fetch fetch, void *ctx, pg_err *err)
+{
+    const uint64_t row = t->step[0] * volume(t->dims + 1, t->rank - 1);
+    const size_t in_row = t->n / (size_t)across(t, 0);
+    const size_t end = ((size_t)((to - 1) / row) + 1) * in_row;
+    for (size_t i = (size_t)(from / row) * in_row; i < end; i++) {
+        const pg__tile x = of_grid(t, i);
+        const pg_status st =
+            reaches(t, &x, from, to) ? add_piece(w, t, &x, from, to, fetch, ctx, err) : PG_OK;
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+static pg_status add_of_list(pg__tile_window *w, const pg__tiled *t, uint64_t from, uint64_t to,
+                             pg__tile_fetch fetch, void *ctx, pg_err *err)
+{
+    const uint64_t row = t->rank ? volume(t->dims + 1, t->rank - 1) : 0;
+    for (size_t i = 0; i < t->n && t->v[i].start[0] * row < to; i++) {
+        const pg__tile *x = &t->v[i];
+        const pg_status st =
+            reaches(t, x, from, to) ? add_piece(w, t, x, from, to, fetch, ctx, err) : PG_OK;
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
 /* The window that begins with the element that holds byte off. */
 static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                       uint64_t off, pg_err *err)
@@ -228,8 +314,7 @@ static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fet
     const uint64_t to = all - from > most ? from + most : all;
     w->tensor = NULL;
     PG_TRY(reserve(&w->rows, &w->cap, (size_t)(to - from) * t->elem, err));
-    for (size_t i = 0; i < t->n; i++)
-        PG_TRY(add_piece(w, t, &t->v[i], from, to, fetch, ctx, err));
+    PG_TRY((t->v ? add_of_list : add_of_grid)(w, t, from, to, fetch, ctx, err));
     w->tensor = t;
     w->off = from * t->elem;
     w->n = (size_t)(to - from) * t->elem;

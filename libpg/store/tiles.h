@@ -19,13 +19,19 @@ typedef struct pg__tiled {
     size_t elem;      /* bytes of an element */
     uint32_t rank;
     uint64_t dims[PG_MAX_RANK];
-    pg__tile *v; /* owned; sorted by pg__tiles_check() */
+    pg__tile *v; /* owned; sorted by pg__tiles_check(); NULL of a grid of several */
     size_t n;
+    uint64_t step[PG_MAX_RANK]; /* extents of the pieces of a grid */
 } pg__tiled;
 
 /* Sorts the pieces and checks that each lies in the tensor and that every element is in just one.
  * PG_E_FORMAT names the tensor and the elements; empty pieces are dropped. */
 pg_status pg__tiles_check(pg__tiled *t, pg_err *err);
+
+/* Cuts the tensor into a regular grid of pieces of t->step, clipped to it; tile.source is the number
+ * of a piece in row-major order. Takes no memory for pieces. PG_E_FORMAT, PG_E_LIMIT: also for the
+ * tensor's size. */
+pg_status pg__tiles_grid(pg__tiled *t, pg_err *err);
 
 /* Reads n bytes from byte off of the row-major data of a piece. */
 typedef pg_status (*pg__tile_fetch)(void *ctx, const pg__tile *piece, uint64_t off, void *buf,

@@ -23,56 +23,70 @@ static int by_key(const void *key, const void *entry)
     return strcmp(key, ((const pg__kv_entry *)entry)->key);
 }
 
-/* Bytes of a file below the folder: n of them from off on; n == UINT64_MAX: all. */
-static pg_status from_file(const pg__kv *kv, const char *path, uint64_t off, uint64_t n, size_t most,
-                           unsigned char **out, size_t *n_out, pg_err *err)
+/* n bytes from off on of a file below the folder; n == UINT64_MAX: all. */
+static pg_status open_file(const pg__kv *kv, const char *path, uint64_t off, uint64_t *n,
+                           pg__io **out, pg_err *err)
 {
-    pg_status st = PG_OK;
     pg_err e = {0};
     pg__io *io = NULL;
-    unsigned char *bytes = NULL;
-    st = pg__io_open_below(&io, kv->folder, path, &e);
+    const pg_status st = pg__io_open_below(&io, kv->folder, path, &e);
     if (st == PG_E_IO && (e.sys == ENOENT || e.sys == ENOTDIR) && !kv->is_database)
         return PG_OK;
     if (st != PG_OK && err)
         *err = e;
-    PG_TRY(st);
-    n = n == UINT64_MAX ? pg__io_size(io) : n;
-    if (off > pg__io_size(io) || n > pg__io_size(io) - off)
-        PG_FAIL(PG_E_FORMAT, "%s: truncated: %s bytes, %s are needed", PG_SHOW(path),
-                PG_NUM(pg__io_size(io)), PG_NUM(off + n));
-    if (n > most)
-        PG_FAIL(PG_E_LIMIT, "%s: a value of %s bytes", PG_SHOW(path), PG_NUM(n));
-    bytes = pg__mem_array((size_t)n + 1, 1);
-    if (!bytes)
-        PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_read(io, off, bytes, (size_t)n, err));
-    *out = bytes;
-    *n_out = (size_t)n;
-    bytes = NULL;
-done:
-    pg__mem_free(bytes);
-    pg__io_close(io);
-    return st;
+    if (st != PG_OK)
+        return st;
+    *n = *n == UINT64_MAX ? pg__io_size(io) : *n;
+    if (off > pg__io_size(io) || *n > pg__io_size(io) - off) {
+        pg_fail(err, PG_E_FORMAT, "%s: truncated: %s bytes, %s are needed", PG_SHOW(path),
+                PG_NUM(pg__io_size(io)), PG_NUM(off + *n));
+        pg__io_close(io);
+        return PG_E_FORMAT;
+    }
+    *out = io;
+    return PG_OK;
+}
+
+pg_status pg__kv_open(const pg__kv *kv, const char *key, pg__io **io, uint64_t *off, uint64_t *n,
+                      pg_err *err)
+{
+    *io = NULL;
+    *off = 0;
+    *n = UINT64_MAX;
+    if (!kv->is_database)
+        return open_file(kv, key, 0, n, io, err);
+    const pg__kv_entry *e = kv->n ? bsearch(key, kv->v, kv->n, sizeof *kv->v, by_key) : NULL;
+    if (!e)
+        return PG_OK;
+    *n = e->n;
+    if (e->file == PG_NONE)
+        return pg__io_open_mem(io, e->direct, (size_t)e->n, err);
+    *off = e->off;
+    return open_file(kv, kv->files.v[e->file], e->off, n, io, err);
 }
 
 pg_status pg__kv_get(const pg__kv *kv, const char *key, size_t most, unsigned char **out, size_t *n,
                      pg_err *err)
 {
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    uint64_t off = 0, size = 0;
     *out = NULL;
-    if (!kv->is_database)
-        return from_file(kv, key, 0, UINT64_MAX, most, out, n, err);
-    const pg__kv_entry *e = kv->n ? bsearch(key, kv->v, kv->n, sizeof *kv->v, by_key) : NULL;
-    if (!e)
-        return PG_OK;
-    if (e->file != PG_NONE)
-        return from_file(kv, kv->files.v[e->file], e->off, e->n, most, out, n, err);
-    if (e->n > most)
-        return pg_fail(err, PG_E_LIMIT, "%s: a value of %s bytes", PG_SHOW(key), PG_NUM(e->n));
-    *out = pg__mem_array((size_t)e->n + 1, 1);
+    PG_TRY(pg__kv_open(kv, key, &io, &off, &size, err));
+    if (!io)
+        goto done;
+    if (size > most)
+        PG_FAIL(PG_E_LIMIT, "%s: a value of %s bytes", PG_SHOW(key), PG_NUM(size));
+    *out = pg__mem_array((size_t)size + 1, 1);
     if (!*out)
-        return pg__nomem(err);
-    memcpy(*out, e->direct, (size_t)e->n);
-    *n = (size_t)e->n;
-    return PG_OK;
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__io_read(io, off, *out, (size_t)size, err));
+    *n = (size_t)size;
+done:
+    if (st != PG_OK) {
+        pg__mem_free(*out);
+        *out = NULL;
+    }
+    pg__io_close(io);
+    return st;
 }

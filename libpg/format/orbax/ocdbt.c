@@ -1,7 +1,6 @@
 /* ocdbt.c - TensorStore's "optionally-cooperative distributed B+tree", read only, its newest
  * version (google.github.io/tensorstore, kvstore/ocdbt, "Storage format"). Every process writes
  * a database of its own; the one at the top refers to nodes and values in their files. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -20,6 +19,13 @@
 #define MAX_HEIGHT     16u
 #define MAX_PATH       65535u
 
+typedef struct reader {
+    pg__kv *kv;
+    pg_err *err;
+    pg__str key;
+    uint64_t left; /* bytes that may still be read, decoded, or become names */
+} reader;
+
 /* What is left of a decoded body. */
 typedef struct body {
     unsigned char *bytes; /* owned */
@@ -29,6 +35,16 @@ typedef struct body {
 static pg_status damaged(pg_err *err, const char *what)
 {
     return pg_fail(err, PG_E_FORMAT, "damaged OCDBT database: %s", what);
+}
+
+/* Nodes may refer to each other and names are shortened, so a small database can say a lot. */
+static pg_status spend(reader *r, uint64_t n)
+{
+    if (n > r->left)
+        return pg_fail(r->err, PG_E_LIMIT, "an OCDBT database whose nodes and names take more than %s bytes",
+                       PG_NUM(PG_LIMIT_NAMES_BYTES));
+    r->left -= n;
+    return PG_OK;
 }
 
 static int number(body *b, uint64_t *out)
@@ -69,9 +85,10 @@ static pg_status numbers(uint64_t **out, body *b, uint64_t n, pg_err *err)
 /* ---- frames ---- */
 
 /* Header, body, CRC-32C: the body is decoded. */
-static pg_status open_frame(body *b, const unsigned char *p, size_t n, uint32_t magic, pg_err *err)
+static pg_status open_frame(body *b, reader *r, const unsigned char *p, size_t n, uint32_t magic)
 {
     pg_status st = PG_OK;
+    pg_err *err = r->err;
     uint64_t version = 0, compression = 0;
     size_t size = 0;
     *b = (body){0};
@@ -87,7 +104,7 @@ static pg_status open_frame(body *b, const unsigned char *p, size_t n, uint32_t 
         return pg_fail(err, PG_E_UNSUPPORTED, "an OCDBT database of a later version");
     size = (size_t)(end - at);
     if (compression) {
-        PG_TRY(pg__zstd_load(&b->bytes, &size, at, size, PG_LIMIT_CHUNK_BYTES, err));
+        PG_TRY(pg__zstd_load(&b->bytes, &size, at, size, (size_t)r->left, err));
     } else {
         b->bytes = pg__mem_array(size, 1);
         if (!b->bytes)
@@ -96,6 +113,7 @@ static pg_status open_frame(body *b, const unsigned char *p, size_t n, uint32_t 
     }
     b->p = b->bytes;
     b->end = b->bytes + size;
+    st = spend(r, size);
 done:
     return st;
 }
@@ -106,17 +124,20 @@ done:
 typedef struct files {
     pg__strs paths;
     uint64_t *base; /* bytes of the base, that of the parent included */
+    size_t *number; /* among the files that hold values; PG_NONE: not yet */
 } files;
 
 static void files_fini(files *f)
 {
     pg__strs_fini(&f->paths);
     pg__mem_free(f->base);
+    pg__mem_free(f->number);
 }
 
-static pg_status read_files(files *f, body *b, const char *parent, pg_err *err)
+static pg_status read_files(files *f, reader *r, body *b, const char *parent)
 {
     pg_status st = PG_OK;
+    pg_err *err = r->err;
     uint64_t n = 0, *prefix = NULL, *suffix = NULL, *base = NULL;
     pg__str path = {0}, full = {0};
     const size_t n_parent = strlen(parent);
@@ -125,10 +146,14 @@ static pg_status read_files(files *f, body *b, const char *parent, pg_err *err)
     PG_TRY(numbers(&prefix, b, n ? n - 1 : 0, err));
     PG_TRY(numbers(&suffix, b, n, err));
     PG_TRY(numbers(&base, b, n, err));
+    f->number = pg__mem_array((size_t)n, sizeof *f->number);
+    if (!f->number)
+        PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t keep = i ? prefix[i - 1] : 0;
         const unsigned char *at = b->p;
-        if (keep > path.n || suffix[i] > MAX_PATH || !skip(b, suffix[i]) ||
+        f->number[i] = PG_NONE;
+        if (keep > path.n || suffix[i] > MAX_PATH - keep || !skip(b, suffix[i]) ||
             memchr(at, 0, (size_t)suffix[i]) || base[i] > keep + suffix[i]) {
             st = damaged(err, "the path of a file makes no sense");
             goto done;
@@ -137,6 +162,7 @@ static pg_status read_files(files *f, body *b, const char *parent, pg_err *err)
         PG_TRY(pg__str_add(&path, (const char *)at, (size_t)suffix[i], err));
         full.n = 0;
         PG_TRY(pg__str_printf(&full, err, "%s%s", parent, path.n ? path.s : ""));
+        PG_TRY(spend(r, full.n));
         PG_TRY(pg__strs_add(&f->paths, full.s, full.n, err));
         base[i] += n_parent;
     }
@@ -159,21 +185,16 @@ typedef struct place {
     uint64_t off, n;
 } place;
 
-typedef struct reader {
-    pg__kv *kv;
-    pg_err *err;
-    pg__str key;
-} reader;
-
-static pg_status load(unsigned char **out, const reader *r, place at)
+static pg_status load(unsigned char **out, reader *r, place at)
 {
     pg_status st = PG_OK;
     pg__io *io = NULL;
     pg_err *err = r->err;
     PG_TRY(pg__io_open_below(&io, r->kv->folder, at.path, err));
-    if (at.off > pg__io_size(io) || at.n > pg__io_size(io) - at.off || at.n > PG_LIMIT_CHUNK_BYTES)
+    if (at.off > pg__io_size(io) || at.n > pg__io_size(io) - at.off)
         PG_FAIL(PG_E_FORMAT, "%s: truncated: %s bytes, %s are needed", PG_SHOW(at.path),
                 PG_NUM(pg__io_size(io)), PG_NUM(at.off + at.n));
+    PG_TRY(spend(r, at.n));
     *out = pg__mem_array((size_t)at.n, 1);
     if (!*out)
         PG_TRY(pg__nomem(err));
@@ -220,7 +241,7 @@ done:
 static pg_status next_key(reader *r, columns *c, uint64_t i, size_t n_parent)
 {
     const uint64_t keep = i ? c->prefix[i - 1] : 0;
-    if (n_parent + keep > r->key.n || n_parent + keep + c->suffix[i] > MAX_PATH ||
+    if (keep > r->key.n - n_parent || n_parent + keep + c->suffix[i] > MAX_PATH ||
         memchr(c->keys, 0, (size_t)c->suffix[i]))
         return damaged(r->err, "a key makes no sense");
     r->key.n = n_parent + (size_t)keep;
@@ -230,16 +251,24 @@ static pg_status next_key(reader *r, columns *c, uint64_t i, size_t n_parent)
     return st;
 }
 
+/* Keys rise, so no node can be read into the same place twice. */
 static pg_status add_value(reader *r, const pg__kv_entry *e)
 {
     pg__kv *kv = r->kv;
+    const char *key = r->key.n ? r->key.s : "";
+    if (kv->n && strcmp(kv->v[kv->n - 1].key, key) >= 0)
+        return pg_fail(r->err, PG_E_FORMAT, "damaged OCDBT database: %s is out of order",
+                       PG_SHOW(key));
     if (kv->n == PG_LIMIT_OBJECTS)
         return pg_fail(r->err, PG_E_LIMIT, "a database of more than %s keys",
                        PG_NUM(PG_LIMIT_OBJECTS));
+    const pg_status st = spend(r, r->key.n);
+    if (st != PG_OK)
+        return st;
     if (pg__mem_grow(&kv->v, &kv->cap, kv->n + 1, sizeof *kv->v))
         return pg__nomem(r->err);
     kv->v[kv->n] = *e;
-    kv->v[kv->n].key = pg__mem_strdup(r->key.n ? r->key.s : "");
+    kv->v[kv->n].key = pg__mem_strdup(key);
     kv->v[kv->n].direct = NULL;
     if (!kv->v[kv->n].key)
         return pg__nomem(r->err);
@@ -247,16 +276,15 @@ static pg_status add_value(reader *r, const pg__kv_entry *e)
     return PG_OK;
 }
 
-static pg_status file_number(size_t *out, reader *r, const char *path)
+static pg_status file_number(size_t *out, reader *r, const files *f, size_t i)
 {
-    pg__strs *l = &r->kv->files;
-    for (size_t i = l->n; i-- > 0;) /* the last is the likeliest */
-        if (strcmp(l->v[i], path) == 0) {
-            *out = i;
-            return PG_OK;
-        }
-    *out = l->n;
-    return pg__strs_add(l, path, strlen(path), r->err);
+    pg_status st = PG_OK;
+    if (f->number[i] == PG_NONE) {
+        f->number[i] = r->kv->files.n;
+        st = pg__strs_add(&r->kv->files, f->paths.v[i], strlen(f->paths.v[i]), r->err);
+    }
+    *out = f->number[i];
+    return st;
 }
 
 static pg_status read_leaf(reader *r, body *b, const files *f, size_t n_parent)
@@ -281,7 +309,7 @@ static pg_status read_leaf(reader *r, body *b, const files *f, size_t n_parent)
             goto done;
         }
         if (kind[i]) {
-            PG_TRY(file_number(&e.file, r, f->paths.v[file[k]]));
+            PG_TRY(file_number(&e.file, r, f, (size_t)file[k]));
             e.off = off[k++];
         }
         PG_TRY(add_value(r, &e));
@@ -326,7 +354,7 @@ static pg_status read_inner(reader *r, body *b, const files *f, uint64_t height,
     for (uint64_t i = 0; i < c.n; i++) {
         PG_TRY(next_key(r, &c, i, n_parent));
         const size_t n_key = r->key.n;
-        if (file[i] >= f->paths.n || n_parent + c.shared[i] > n_key) {
+        if (file[i] >= f->paths.n || c.shared[i] > n_key - n_parent) {
             st = damaged(err, "a node in a file that is not listed");
             goto done;
         }
@@ -366,12 +394,12 @@ static pg_status read_node(reader *r, place at, const char *parent, uint64_t hei
     files f = {0};
     uint64_t own = 0;
     PG_TRY(load(&bytes, r, at));
-    PG_TRY(open_frame(&b, bytes, (size_t)at.n, MAGIC_NODE, r->err));
+    PG_TRY(open_frame(&b, r, bytes, (size_t)at.n, MAGIC_NODE));
     if (!byte(&b, &own) || own != height) {
         st = damaged(r->err, "a node at another height than its parent says");
         goto done;
     }
-    PG_TRY(read_files(&f, &b, parent, r->err));
+    PG_TRY(read_files(&f, r, &b, parent));
     st = height ? read_inner(r, &b, &f, height, n_parent) : read_leaf(r, &b, &f, n_parent);
 done:
     pg__mem_free(bytes);
@@ -429,16 +457,11 @@ done:
     return st;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const pg__kv_entry *)a)->key, ((const pg__kv_entry *)b)->key);
-}
-
 pg_status pg__ocdbt_read(pg__kv *out, int folder, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__kv kv = {.folder = folder, .is_database = 1};
-    reader r = {.kv = &kv, .err = err};
+    reader r = {.kv = &kv, .err = err, .left = PG_LIMIT_NAMES_BYTES};
     pg__io *io = NULL;
     unsigned char *bytes = NULL;
     body b = {0};
@@ -446,15 +469,10 @@ pg_status pg__ocdbt_read(pg__kv *out, int folder, pg_err *err)
     PG_TRY(pg__io_open_beside(&io, folder, MANIFEST, err));
     const uint64_t n = pg__io_size(io);
     PG_TRY(load(&bytes, &r, (place){MANIFEST, 0, n}));
-    PG_TRY(open_frame(&b, bytes, (size_t)n, MAGIC_MANIFEST, err));
+    PG_TRY(open_frame(&b, &r, bytes, (size_t)n, MAGIC_MANIFEST));
     PG_TRY(read_config(&b, err));
-    PG_TRY(read_files(&f, &b, "", err));
+    PG_TRY(read_files(&f, &r, &b, ""));
     PG_TRY(read_versions(&r, &b, &f));
-    if (kv.n)
-        qsort(kv.v, kv.n, sizeof *kv.v, by_key);
-    for (size_t i = 1; i < kv.n; i++)
-        if (strcmp(kv.v[i - 1].key, kv.v[i].key) == 0)
-            PG_FAIL(PG_E_FORMAT, "damaged OCDBT database: %s occurs twice", PG_SHOW(kv.v[i].key));
     *out = kv;
     kv = (pg__kv){0};
 done:

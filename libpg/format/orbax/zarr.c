@@ -3,14 +3,11 @@
  * in version 3 perhaps several chunks in one value, with an index ("sharding_indexed"). */
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/json.h"
-#include "base/le.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/orbax/orbax.h"
-#include "io/zstd.h"
 
 #define METADATA_MOST ((size_t)1 << 20) /* of one array; Orbax' are some hundred bytes */
 
@@ -79,6 +76,21 @@ static pg_status read_dims(const pg__zarr *a, uint64_t *dims, uint32_t *rank, co
     return PG_OK;
 }
 
+/* What TensorStore gives for no chunk: null counts as zero. */
+static int is_zero(const pg__json *fill)
+{
+    double x = 0;
+    for (size_t i = 0; pg__json_type_of(fill) == PG_J_ARRAY && i < pg__json_len(fill); i++)
+        if (!pg__json_num(pg__json_at(fill, i), &x) || x != 0)
+            return 0;
+    switch (fill ? pg__json_type_of(fill) : PG_J_NULL) {
+    case PG_J_NULL:
+    case PG_J_ARRAY: return 1;
+    case PG_J_STRING: return 0;
+    default: return !pg__json_bool(fill, 1);
+    }
+}
+
 static pg_status read_v2(pg__zarr *a, const pg__json *j, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -89,7 +101,7 @@ static pg_status read_v2(pg__zarr *a, const pg__json *j, pg_err *err)
     const char *separator = pg__json_get_str(j, "dimension_separator");
     PG_TRY(read_type(a, pg__json_get_str(j, "dtype"), err));
     PG_TRY(read_dims(a, a->tiled.dims, &a->tiled.rank, pg__json_get(j, "shape"), err));
-    PG_TRY(read_dims(a, a->chunk, &rank, pg__json_get(j, "chunks"), err));
+    PG_TRY(read_dims(a, a->tiled.step, &rank, pg__json_get(j, "chunks"), err));
     if (rank != a->tiled.rank)
         return damaged(a, "chunks of another rank", err);
     if (order && strcmp(order, "C") != 0)
@@ -103,7 +115,8 @@ static pg_status read_v2(pg__zarr *a, const pg__json *j, pg_err *err)
         a->compressed = 1;
     }
     a->separator = separator && *separator == '/' ? '/' : '.';
-    memcpy(a->shard, a->chunk, sizeof a->shard);
+    a->fill_is_zero = is_zero(pg__json_get(j, "fill_value"));
+    memcpy(a->shard, a->tiled.step, sizeof a->shard);
 done:
     return st;
 }
@@ -132,12 +145,9 @@ static pg_status read_sharding(pg__zarr *a, const pg__json *c, pg_err *err)
     const char *where = pg__json_get_str(c, "index_location");
     const pg__json *index = pg__json_get(c, "index_codecs");
     const char *second = pg__json_get_str(pg__json_at(index, 1), "name");
-    PG_TRY(read_dims(a, a->chunk, &rank, pg__json_get(c, "chunk_shape"), err));
+    PG_TRY(read_dims(a, a->tiled.step, &rank, pg__json_get(c, "chunk_shape"), err));
     if (rank != a->tiled.rank)
         return damaged(a, "chunks of another rank", err);
-    for (uint32_t k = 0; k < rank; k++)
-        if (a->chunk[k] == 0 || a->shard[k] % a->chunk[k])
-            return damaged(a, "chunks that do not divide a shard", err);
     if (pg__json_len(index) != 2 || !second || strcmp(second, "crc32c") != 0)
         return foreign(a, "an index of chunks without a CRC-32C", err);
     a->is_sharded = 1;
@@ -165,7 +175,8 @@ static pg_status read_v3(pg__zarr *a, const pg__json *j, pg_err *err)
     if (!encoding || strcmp(encoding, "default") != 0)
         return foreign(a, "another encoding of keys than the default", err);
     a->separator = separator && *separator == '.' ? '.' : '/';
-    memcpy(a->chunk, a->shard, sizeof a->chunk);
+    a->fill_is_zero = is_zero(pg__json_get(j, "fill_value"));
+    memcpy(a->tiled.step, a->shard, sizeof a->shard);
     if (first && strcmp(first, "sharding_indexed") == 0 && pg__json_len(codecs) == 1)
         st = read_sharding(a, pg__json_get(pg__json_at(codecs, 0), "configuration"), err);
     else
@@ -174,45 +185,30 @@ done:
     return st;
 }
 
-/* ---- tiles ---- */
+/* ---- chunks ---- */
 
-/* A tile for each chunk, clipped to the array; complex numbers are a last dimension. */
-static pg_status make_tiles(pg__zarr *a, pg_err *err)
+/* Complex numbers are a last dimension. */
+static pg_status make_grid(pg__zarr *a, pg_err *err)
 {
     pg__tiled *t = &a->tiled;
-    uint64_t n = 1, bytes = pg_dtype_bytes(a->dtype), whole = bytes;
+    uint64_t bytes = pg_dtype_bytes(a->dtype);
     if (a->is_complex) {
-        t->dims[t->rank] = a->chunk[t->rank] = a->shard[t->rank] = 2;
+        t->dims[t->rank] = t->step[t->rank] = a->shard[t->rank] = 2;
         t->rank++;
     }
     t->name = a->name;
     t->elem = (size_t)bytes;
+    a->in_shard = 1;
     for (uint32_t k = 0; k < t->rank; k++) {
-        if (a->chunk[k] == 0)
-            return damaged(a, "chunks without elements", err);
-        if (__builtin_mul_overflow(bytes, a->chunk[k], &bytes) || bytes > PG_LIMIT_CHUNK_BYTES ||
-            __builtin_mul_overflow(whole, t->dims[k], &whole) || whole > INT64_MAX ||
-            __builtin_mul_overflow(n, t->dims[k] / a->chunk[k] + (t->dims[k] % a->chunk[k] != 0),
-                                   &n) ||
-            n > PG_LIMIT_OBJECTS)
-            return pg_fail(err, PG_E_LIMIT, "%s: shape or chunks are too large", PG_SHOW(a->name));
+        if (t->step[k] == 0 || a->shard[k] == 0 || a->shard[k] % t->step[k])
+            return damaged(a, t->step[k] ? "chunks that do not divide a shard"
+                                         : "chunks without elements", err);
+        if (__builtin_mul_overflow(bytes, t->step[k], &bytes) || bytes > INT64_MAX ||
+            __builtin_mul_overflow(a->in_shard, a->shard[k] / t->step[k], &a->in_shard) ||
+            a->in_shard > PG_LIMIT_OBJECTS)
+            return pg_fail(err, PG_E_LIMIT, "%s: its chunks are too large", PG_SHOW(a->name));
     }
-    t->v = pg__mem_array((size_t)n, sizeof *t->v);
-    if (!t->v)
-        return pg__nomem(err);
-    for (uint64_t i = 0; i < n; i++) {
-        pg__tile *x = &t->v[t->n++];
-        uint64_t rest = i;
-        *x = (pg__tile){.source = (size_t)i};
-        for (uint32_t k = t->rank; k-- > 0;) {
-            const uint64_t across = t->dims[k] / a->chunk[k] + (t->dims[k] % a->chunk[k] != 0);
-            x->start[k] = rest % across * a->chunk[k];
-            x->size[k] = t->dims[k] - x->start[k] < a->chunk[k] ? t->dims[k] - x->start[k]
-                                                                : a->chunk[k];
-            rest /= across;
-        }
-    }
-    return pg__tiles_check(t, err);
+    return pg__tiles_grid(t, err);
 }
 
 pg_status pg__zarr_open(pg__zarr *out, int *there, const pg__kv *kv, const char *name, pg_err *err)
@@ -239,7 +235,7 @@ pg_status pg__zarr_open(pg__zarr *out, int *there, const pg__kv *kv, const char 
     if (st == PG_OK)
         st = a.version == 2 ? read_v2(&a, json, err) : read_v3(&a, json, err);
     PG_TRY(st);
-    PG_TRY(make_tiles(&a, err));
+    PG_TRY(make_grid(&a, err));
     *out = a;
     a = (pg__zarr){0};
 done:
@@ -255,127 +251,4 @@ void pg__zarr_fini(pg__zarr *a)
     pg__mem_free(a->name);
     pg__mem_free(a->tiled.v);
     *a = (pg__zarr){0};
-}
-
-/* ---- chunks ---- */
-
-/* "NAME/0.1", "NAME/c/0/1" */
-static pg_status key_of(pg__str *out, const pg__zarr *a, const pg__tile *tile, pg_err *err)
-{
-    pg_status st = PG_OK;
-    const uint32_t rank = a->tiled.rank - (uint32_t)a->is_complex;
-    out->n = 0;
-    PG_TRY(pg__str_printf(out, err, "%s/%s", a->name, a->version == 3 ? "c" : rank ? "" : "0"));
-    for (uint32_t k = 0; k < rank; k++) {
-        const char between[2] = {a->separator, 0};
-        PG_TRY(pg__str_printf(out, err, "%s%llu", k || a->version == 3 ? between : "",
-                              (unsigned long long)(tile->start[k] / a->shard[k])));
-    }
-done:
-    return st;
-}
-
-/* Which of a value's chunks it is. */
-static uint64_t within(const pg__zarr *a, const pg__tile *tile, uint64_t *n)
-{
-    uint64_t i = 0;
-    *n = 1;
-    for (uint32_t k = 0; k < a->tiled.rank; k++) {
-        const uint64_t across = a->shard[k] / a->chunk[k];
-        i = i * across + tile->start[k] % a->shard[k] / a->chunk[k];
-        *n *= across;
-    }
-    return i;
-}
-
-/* The chunk's bytes in a value that holds several; *n = 0: it is not there. */
-static pg_status in_shard(const unsigned char **p, size_t *n, const pg__zarr *a,
-                          const pg__tile *tile, pg_err *err)
-{
-    uint64_t n_chunks = 0;
-    const uint64_t i = within(a, tile, &n_chunks);
-    const uint64_t n_index = 16 * n_chunks + 4;
-    if (n_chunks > PG_LIMIT_OBJECTS || *n < n_index)
-        return damaged(a, "a value is too short for the index of its chunks", err);
-    const unsigned char *index = a->index_first ? *p : *p + (*n - n_index);
-    if (pg__crc32c(0, index, (size_t)n_index - 4) != pg__le32(index + n_index - 4))
-        return damaged(a, "the checksum of an index of chunks is wrong", err);
-    const uint64_t off = pg__le64(index + 16 * i), size = pg__le64(index + 16 * i + 8);
-    if (off == UINT64_MAX && size == UINT64_MAX) {
-        *n = 0;
-        return PG_OK;
-    }
-    if (off > *n || size > *n - off)
-        return damaged(a, "a chunk lies outside of its value", err);
-    *p += off;
-    *n = (size_t)size;
-    return PG_OK;
-}
-
-/* Moves the rows that are inside of the array together: chunks at its edge are stored whole. */
-static void clip(unsigned char *chunk, const pg__zarr *a, const pg__tile *tile)
-{
-    const uint32_t rank = a->tiled.rank;
-    uint64_t run = a->tiled.elem, at[PG_MAX_RANK] = {0};
-    uint32_t axes = rank;
-    unsigned char *to = chunk;
-    while (axes > 0 && tile->size[axes - 1] == a->chunk[axes - 1])
-        run *= a->chunk[--axes];
-    if (axes == 0)
-        return;
-    const uint64_t row = tile->size[axes - 1] * run;
-    for (;;) {
-        uint64_t from = 0;
-        for (uint32_t k = 0; k < axes; k++)
-            from = from * a->chunk[k] + at[k];
-        memmove(to, chunk + from * run, (size_t)row);
-        to += row;
-        uint32_t k = axes - 1;
-        while (k > 0 && ++at[k - 1] == tile->size[k - 1])
-            at[--k] = 0;
-        if (k == 0)
-            return;
-    }
-}
-
-pg_status pg__zarr_tile(unsigned char **out, const pg__zarr *a, const pg__kv *kv,
-                        const pg__tile *tile, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__str key = {0};
-    unsigned char *value = NULL, *chunk = NULL;
-    size_t n = 0, want = a->tiled.elem;
-    for (uint32_t k = 0; k < a->tiled.rank; k++)
-        want *= (size_t)a->chunk[k];
-    PG_TRY(key_of(&key, a, tile, err));
-    PG_TRY(pg__kv_get(kv, key.s, PG_LIMIT_CHUNK_BYTES, &value, &n, err));
-    const unsigned char *p = value;
-    if (p && a->is_sharded)
-        PG_TRY(in_shard(&p, &n, a, tile, err));
-    if (!p || (a->is_sharded && n == 0)) {
-        if (!a->missing_is_zero)
-            PG_FAIL(PG_E_FORMAT, "%s: chunk %s is missing", PG_SHOW(a->name), PG_SHOW(key.s));
-        n = 0;
-    }
-    chunk = pg__mem_array(want, 1);
-    if (!chunk)
-        PG_TRY(pg__nomem(err));
-    if (n && a->compressed)
-        st = pg__zstd_decode(chunk, want, p, n, err);
-    else if (n == want)
-        memcpy(chunk, p, n);
-    else if (n)
-        st = damaged(a, "a chunk has another size than its shape", err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(key.s));
-        goto done;
-    }
-    clip(chunk, a, tile);
-    *out = chunk;
-    chunk = NULL;
-done:
-    pg__mem_free(chunk);
-    pg__mem_free(value);
-    pg__str_fini(&key);
-    return st;
 }
