@@ -2,6 +2,7 @@
 #include "format/flax.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -41,6 +42,9 @@ typedef struct reader {
     size_t buf_n;
     pg__flax *out;
     pg__str path;
+    char *key;           /* of PG_LIMIT_NAME_BYTES */
+    uint64_t name_bytes; /* of all arrays */
+    const char *part;
     size_t n_values;
     pg_err *err;
 } reader;
@@ -196,54 +200,6 @@ static pg_status text(reader *r, const head *h, char *out, size_t cap)
     return st == PG_OK && strlen(out) != h->n ? damaged(r, "a zero byte in a text") : st;
 }
 
-/* ---- is it Flax's? ---- */
-
-/* Bytes of the head of a msgpack string, and of its text; 0 if there is no string. */
-static size_t msgpack_text(const unsigned char *p, size_t n, size_t *len)
-{
-    if (n && p[0] >= 0xA0 && p[0] <= 0xBF) {
-        *len = p[0] & 0x1F;
-        return 1;
-    }
-    if (n > 1 && p[0] == 0xD9) {
-        *len = p[1];
-        return 2;
-    }
-    return 0;
-}
-
-/* Follows maps of maps with text keys down to the first value: an array or number of Flax is an
- * extension of type 1, 2 or 3 (flax/serialization.py). Small values of other kinds may come
- * first. */
-int pg__flax_is(const unsigned char *p, size_t n)
-{
-    size_t at = 0, maps = 0;
-    while (at < n && maps < 64) {
-        size_t len = 0;
-        const unsigned char c = p[at];
-        const int map = (c >= 0x80 && c <= 0x8F) || c == 0xDE || c == 0xDF;
-        if (maps && (c >= 0xC7 && c <= 0xC9)) { /* ext 8, 16, 32: size, then type */
-            const size_t type = at + 1 + ((size_t)1 << (c - 0xC7));
-            return type < n && p[type] >= 1 && p[type] <= 3;
-        }
-        if (maps && (c <= 0x7F || c == 0xC0)) /* a counter, or nothing */
-            at++;
-        else if (!map)
-            return 0;
-        else
-            at += c == 0xDE ? 3 : c == 0xDF ? 5 : 1;
-        maps++;
-        const size_t key = at < n ? msgpack_text(p + at, n - at, &len) : 0;
-        if (!key || len > n - at - key)
-            return 0;
-        for (size_t i = 0; i < len; i++)
-            if (p[at + key + i] < 0x20)
-                return 0;
-        at += key + len;
-    }
-    return 0;
-}
-
 /* ---- arrays ---- */
 
 static const struct {
@@ -265,6 +221,7 @@ typedef struct array {
     int is_complex;
     uint32_t rank;
     uint64_t dims[PG_MAX_RANK], off, n;
+    int unread; /* of a type that libpg does not know */
 } array;
 
 static pg_status read_type_name(reader *r, array *a)
@@ -280,8 +237,10 @@ static pg_status read_type_name(reader *r, array *a)
             a->is_complex = types[i].is_complex;
             return PG_OK;
         }
-    st = pg_fail(r->err, PG_E_UNSUPPORTED, "%s: type %s is not supported", PG_SHOW(r->path.s),
-                 PG_SHOW(name));
+    a->unread = 1;
+    if (pg__flax_wants(r->path.n ? r->path.s : "array", r->part) == 1)
+        st = pg_fail(r->err, PG_E_UNSUPPORTED, "%s: type %s is not supported", PG_SHOW(r->path.s),
+                     PG_SHOW(name));
 done:
     return st;
 }
@@ -337,7 +296,8 @@ static pg_status read_array(reader *r, uint64_t n, array *a)
     a->n = h.n;
     if (a->is_complex)
         PG_TRY(add_dim(a, r, 2));
-    PG_TRY(check_bytes(a, r));
+    if (!a->unread)
+        PG_TRY(check_bytes(a, r));
     r->at = r->end;
     r->end = all;
 done:
@@ -347,6 +307,10 @@ done:
 static pg_status add_array(reader *r, const array *a, size_t n_tiles)
 {
     pg__flax *f = r->out;
+    r->name_bytes += r->path.n;
+    if (r->name_bytes > PG_LIMIT_NAMES_BYTES)
+        return pg_fail(r->err, PG_E_LIMIT, "names of more than %s bytes",
+                       PG_NUM(PG_LIMIT_NAMES_BYTES));
     if (pg__mem_grow(&f->v, &f->cap, f->n + 1, sizeof *f->v))
         return pg__nomem(r->err);
     pg__flax_array *x = &f->v[f->n++];
@@ -373,23 +337,39 @@ static void add_tile(pg__flax_array *x, const array *a)
     t->n++;
 }
 
+/* A key of a map whose keys are "0", "1", ... */
+static pg_status index_key(reader *r, uint64_t index)
+{
+    head h;
+    char key[24], want[24];
+    pg_status st = PG_OK;
+    PG_TRY(next(r, &h));
+    PG_TRY(text(r, &h, key, sizeof key));
+    snprintf(want, sizeof want, "%" PRIu64, index);
+    if (strcmp(key, want) != 0)
+        st = damaged(r, "an array in chunks whose parts are not in order");
+done:
+    return st;
+}
+
 /* The chunks, which are rows of one type, of an array whose shape is known. */
 static pg_status read_chunks(reader *r, array *whole)
 {
     pg_status st = PG_OK;
     head h;
-    char key[24];
     PG_TRY(next(r, &h));
     if (h.kind != MP_MAP || h.n == 0 || h.n > PG_LIMIT_OBJECTS)
         return damaged(r, "an array in chunks without chunks");
     for (uint64_t i = 0, n = h.n; i < n; i++) {
         array a;
-        PG_TRY(next(r, &h));
-        PG_TRY(text(r, &h, key, sizeof key));
+        PG_TRY(index_key(r, i));
         PG_TRY(next(r, &h));
         if (h.kind != MP_EXT || h.i != 1)
             return damaged(r, "a chunk that is no array");
         PG_TRY(read_array(r, h.n, &a));
+        if (a.unread)
+            return pg_fail(r->err, PG_E_UNSUPPORTED, "%s: chunks of a type that is not supported",
+                           PG_SHOW(r->path.s));
         if (i == 0) {
             whole->dtype = a.dtype;
             whole->is_complex = a.is_complex;
@@ -422,8 +402,7 @@ static pg_status read_chunked(reader *r, uint64_t n_keys)
     if (strcmp(key, "shape") != 0 || h.kind != MP_MAP)
         return damaged(r, "an array in chunks without its shape");
     for (uint64_t i = 0, n = h.n; i < n; i++) {
-        PG_TRY(next(r, &h));
-        PG_TRY(text(r, &h, key, sizeof key));
+        PG_TRY(index_key(r, i));
         PG_TRY(next(r, &h));
         if (h.kind != MP_INT || h.i < 0 || h.wide)
             return damaged(r, "an array whose shape is not of numbers");
@@ -485,25 +464,19 @@ done:
 static pg_status read_map(reader *r, uint64_t n, unsigned depth)
 {
     pg_status st = PG_OK;
-    char *key = pg__mem_array(PG_LIMIT_NAME_BYTES, 1);
     head h;
-    if (!key)
-        return pg__nomem(r->err);
     for (uint64_t i = 0; i < n; i++) {
         PG_TRY(next(r, &h));
         if (h.kind == MP_INT && !h.wide && h.i >= 0) {
             PG_TRY(read_member(r, NULL, (uint64_t)h.i, depth));
             continue;
         }
-        PG_TRY(text(r, &h, key, PG_LIMIT_NAME_BYTES));
-        if (i == 0 && strcmp(key, CHUNKED) == 0) {
-            st = read_chunked(r, n);
-            goto done;
-        }
-        PG_TRY(read_member(r, key, 0, depth));
+        PG_TRY(text(r, &h, r->key, PG_LIMIT_NAME_BYTES));
+        if (i == 0 && strcmp(r->key, CHUNKED) == 0)
+            return read_chunked(r, n);
+        PG_TRY(read_member(r, r->key, 0, depth));
     }
 done:
-    pg__mem_free(key);
     return st;
 }
 
@@ -528,6 +501,8 @@ static pg_status read_value(reader *r, unsigned depth)
     if (r->out->n == PG_LIMIT_OBJECTS)
         return pg_fail(r->err, PG_E_LIMIT, "more than %s arrays", PG_NUM(PG_LIMIT_OBJECTS));
     PG_TRY(read_array(r, h.n, &a));
+    if (a.unread)
+        return note(r, &(head){.kind = MP_EXT});
     PG_TRY(add_array(r, &a, 1));
     add_tile(&r->out->v[r->out->n - 1], &a);
     st = pg__tiles_check(&r->out->v[r->out->n - 1].row, r->err);
@@ -535,14 +510,17 @@ done:
     return st;
 }
 
-pg_status pg__flax_read(pg__flax *out, pg__io *io, pg_err *err)
+pg_status pg__flax_read(pg__flax *out, pg__io *io, const char *part, pg_err *err)
 {
     pg__flax f = {0};
     pg_status st = PG_OK;
     reader *r = pg__mem_array(1, sizeof *r);
     if (!r)
         return pg__nomem(err);
-    *r = (reader){.io = io, .end = pg__io_size(io), .out = &f, .err = err};
+    *r = (reader){.io = io, .end = pg__io_size(io), .out = &f, .part = part, .err = err};
+    r->key = pg__mem_array(PG_LIMIT_NAME_BYTES, 1);
+    if (!r->key)
+        PG_TRY(pg__nomem(err));
     PG_TRY(read_value(r, 0));
     if (r->at != r->end) {
         st = damaged(r, "more follows after its end");
@@ -552,34 +530,10 @@ pg_status pg__flax_read(pg__flax *out, pg__io *io, pg_err *err)
     f = (pg__flax){0};
 done:
     pg__str_fini(&r->path);
+    pg__mem_free(r->key);
     pg__mem_free(r);
     pg__flax_fini(&f);
     return st;
-}
-
-/* ---- which arrays are the model's ---- */
-
-/* Optimizers of Optax (TrainState) and of flax.optim, which kept the model as "target". */
-static int is_training(const char *name)
-{
-    static const char *const words[] = {"opt_state/", "optimizer/state/", "state/step"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(name, words[i], strlen(words[i])) == 0)
-            return 1;
-    return strcmp(name, "step") == 0;
-}
-
-static int is_below(const char *name, const char *part)
-{
-    const size_t n = strlen(part);
-    return strncmp(name, part, n) == 0 && (name[n] == '/' || !name[n]);
-}
-
-int pg__flax_wants(const char *name, const char *part)
-{
-    if (!part)
-        return is_training(name) ? 2 : 1;
-    return strcmp(part, ".") == 0 || is_below(name, part);
 }
 
 void pg__flax_fini(pg__flax *f)

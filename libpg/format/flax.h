@@ -26,12 +26,16 @@ typedef struct pg__flax {
 /* 1 if the n bytes with which a file begins are maps that lead to an array. */
 int pg__flax_is(const unsigned char *head, size_t n);
 
-/* Reads the maps; the arrays' bytes stay in the file. */
-pg_status pg__flax_read(pg__flax *out, pg__io *io, pg_err *err);
+/* Reads the maps; the arrays' bytes stay in the file. An array of a type that libpg does not know is
+ * noted, and is PG_E_UNSUPPORTED if it is one of the model in this part. */
+pg_status pg__flax_read(pg__flax *out, pg__io *io, const char *part, pg_err *err);
 void pg__flax_fini(pg__flax *f);
 
 /* Of an array in the requested part of a tree (NULL: the model; "." all; "params"): 1 for the
  * model's, 2 for state, 0 for others. Orbax' trees have the same names. */
 int pg__flax_wants(const char *name, const char *part);
+
+/* PG_E_AMBIGUOUS if the weights are "params" and a moving average beside it; both are named. */
+pg_status pg__flax_one_model(const pg_store *s, pg_err *err);
 
 #endif

@@ -74,7 +74,7 @@ static pg_status compare_copies(checkpoint *c, const pg__flax_array *a, uint64_t
                                 const unsigned char *first, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (uint64_t i = 1; i < c->n_copies; i++)
+    for (uint64_t i = 1; n && i < c->n_copies; i++)
         for (size_t at = 0, len; at < n; at += len) {
             len = n - at < PG_COPY_BYTES ? n - at : PG_COPY_BYTES;
             PG_TRY(read_row(c, a, i * bytes_of(c, a) + off + at, c->copy, len, err));
@@ -114,11 +114,14 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
     unsigned char first[64];
     pg_err why = {0};
     const uint64_t n = c->f.n > 1 && c->f.v[0].rank ? c->f.v[0].dims[0] : 1;
+    uint64_t elements = 0;
     c->n_copies = 1;
+    for (size_t i = 0; i < c->f.n; i++)
+        elements |= c->f.v[i].row.dims[0];
     for (size_t i = 0; i < c->f.n; i++)
         if (c->f.v[i].rank == (uint32_t)c->f.v[i].is_complex || c->f.v[i].dims[0] != n)
             return PG_OK;
-    if (n < 2)
+    if (n < 2 || !elements)
         return PG_OK;
     c->copy = pg__mem_array(PG_COPY_BYTES, 1);
     if (!c->copy)
@@ -163,7 +166,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    if (n == 0 && part)
+    if (n == 0 && part && *part)
         st = pg_fail(err, PG_E_ARG, "no part \"%s\" is in this file", PG_SHOW(part));
 done:
     return st;
@@ -209,12 +212,14 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     if (!c)
         return pg__nomem(err);
     c->io = pg__io_ref(io);
-    PG_TRY(pg__flax_read(&c->f, io, err));
+    PG_TRY(pg__flax_read(&c->f, io, opts->part, err));
     PG_TRY(find_copies(c, err));
     if (opts->part && strcmp(opts->part, ".") == 0)
         c->n_copies = 1;
     PG_TRY(pg__store_new(&s, pg__fmt_flax.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, opts->part, err));
+    if (!opts->part)
+        PG_TRY(pg__flax_one_model(s, err));
     PG_TRY(set_texts(s, c, err));
     pg__store_own(s, &data, c);
     c = NULL;

@@ -275,7 +275,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    if (n == 0 && part)
+    if (n == 0 && part && *part)
         st = pg_fail(err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
 done:
     return st;
@@ -334,6 +334,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     PG_TRY(read_tree(c, json, opts->part, err));
     PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));
     PG_TRY(add_tensors(s, c, opts->part, err));
+    if (!opts->part)
+        PG_TRY(pg__flax_one_model(s, err));
     if (c->others.n)
         PG_TRY(pg__store_set_others(s, c->others.s, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
