@@ -45,13 +45,29 @@ static int extension(const unsigned char *p, size_t n)
     return type < n && p[type] >= 1 && p[type] <= 3;
 }
 
-/* Follows maps of maps with text keys down to the first array (flax/serialization.py). Small values
- * of other kinds may come first. */
+/* Bytes of a key: a text without control characters, or a number (nnx.List); 0: something else. */
+static size_t key_of(const unsigned char *p, size_t n)
+{
+    size_t len = 0;
+    const size_t text = n ? msgpack_text(p, n, &len) : 0;
+    if (n && p[0] < 0x80)
+        return 1;
+    if (n && p[0] >= 0xCC && p[0] <= 0xCE)
+        return 1 + ((size_t)1 << (p[0] - 0xCC));
+    if (!text || len > n - text)
+        return 0;
+    for (size_t k = 0; k < len; k++)
+        if (p[text + k] < 0x20)
+            return 0;
+    return text + len;
+}
+
+/* Follows maps of maps down to the first array (flax/serialization.py). Small values of other kinds
+ * may come first. */
 int pg__flax_is(const unsigned char *p, size_t n)
 {
     size_t at = 0;
     for (int i = 0; at < n && i < 256; i++) {
-        size_t len = 0;
         const int ext = i ? extension(p + at, n - at) : -1;
         if (ext >= 0)
             return ext;
@@ -60,13 +76,10 @@ int pg__flax_is(const unsigned char *p, size_t n)
         if (!value || value > n - at || (i == 0 && !is_map))
             return 0;
         at += value;
-        const size_t key = at < n ? msgpack_text(p + at, n - at, &len) : 0;
-        if (!key || len > n - at - key)
+        const size_t key = at < n ? key_of(p + at, n - at) : 0;
+        if (!key)
             return 0;
-        for (size_t k = 0; k < len; k++)
-            if (p[at + key + k] < 0x20)
-                return 0;
-        at += key + len;
+        at += key;
     }
     return 0;
 }
