@@ -142,7 +142,60 @@ static void empty_pieces_do_not_count(void **state)
     assert_int_equal(g.t.n, 2);
 }
 
+/* A grid is as its list of pieces, and holds none of them. */
+static void a_grid_needs_no_list(void **state)
+{
+    (void)state;
+    static grid g;
+    static uint32_t buf[4096];
+    static const uint64_t dims[] = {7, 5, 3};
+    for (uint64_t a = 1; a <= 8; a++)
+        for (uint64_t b = 1; b <= 6; b++) {
+            const uint64_t step[] = {a, b, 2};
+            pg__tile_window w = {0};
+            g.t = (pg__tiled){.name = "w", .elem = 4, .rank = 3};
+            memcpy(g.t.dims, dims, sizeof dims);
+            memcpy(g.t.step, step, sizeof step);
+            assert_ok(pg__tiles_grid(&g.t, NULL));
+            assert_int_equal(g.t.n, ((7 + a - 1) / a) * ((5 + b - 1) / b) * 2);
+            assert_ok(pg__tiles_read(&w, &g.t, fetch, &g, 0, buf, 105 * 4, NULL));
+            assert_memory_equal(buf, g.data, 105 * 4);
+            pg__tile_window_fini(&w);
+            free(g.t.v); /* of a grid of one */
+        }
+    pg_err err = {0};
+    g.t = (pg__tiled){.name = "w", .elem = 4, .rank = 1, .dims = {3}};
+    assert_fails(PG_E_FORMAT, pg__tiles_grid(&g.t, &err), &err);
+    g.t =
+        (pg__tiled){.name = "w", .elem = 4, .rank = 1, .dims = {PG_LIMIT_OBJECTS + 1}, .step = {1}};
+    assert_fails(PG_E_LIMIT, pg__tiles_grid(&g.t, &err), &err);
+    g.t = (pg__tiled){
+        .name = "w", .elem = 4, .rank = 2, .dims = {UINT64_MAX, 2}, .step = {UINT64_MAX, 2}};
+    assert_fails(PG_E_LIMIT, pg__tiles_grid(&g.t, &err), &err);
+}
+
+/* Side by side, each piece has to be compared with all others: a second is enough. */
+static void pieces_side_by_side_are_bounded(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    pg_err err = {0};
+    pg__tiled t = {.name = "w", .elem = 1, .rank = 2, .dims = {1, N}, .v = calloc(N, sizeof *t.v)};
+    assert_non_null(t.v);
+    for (t.n = 0; t.n < 1000; t.n++)
+        t.v[t.n] = (pg__tile){.start = {0, t.n}, .size = {1, 1}};
+    t.dims[1] = 1000;
+    assert_ok(pg__tiles_check(&t, NULL));
+    t.dims[1] = N;
+    for (; t.n < N; t.n++)
+        t.v[t.n] = (pg__tile){.start = {0, t.n}, .size = {1, 1}};
+    assert_fails(PG_E_LIMIT, pg__tiles_check(&t, &err), &err);
+    assert_string_equal(err.msg, "w: too many pieces side by side (40000 in all)");
+    free(t.v);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(every_cut_gives_the_tensor_back),
              cmocka_unit_test(rows_are_read_in_long_stretches),
              cmocka_unit_test(what_does_not_tile_is_refused),
-             cmocka_unit_test(empty_pieces_do_not_count))
+             cmocka_unit_test(empty_pieces_do_not_count), cmocka_unit_test(a_grid_needs_no_list),
+             cmocka_unit_test(pieces_side_by_side_are_bounded))

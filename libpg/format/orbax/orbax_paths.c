@@ -38,7 +38,8 @@ static pg_status list(pg__strs *out, const char *folder, const char *name, int d
     if (!d)
         return PG_OK;
     for (const struct dirent *e; (e = pg__folder_next(d, &sys));) {
-        if (e->d_name[0] == '.' || (digits && !is_number(e->d_name)))
+        if (e->d_name[0] == '.' || (digits && !is_number(e->d_name)) ||
+            strstr(e->d_name, UNFINISHED))
             continue;
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s/", folder, e->d_name));
