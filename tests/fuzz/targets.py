@@ -21,7 +21,7 @@ TARGETS = {
     'data': Target(['csv'], 1024, ['*.npy'], 10 * M,
                    [f'libpg/train/data/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
     'dcp': Target(['pickle'], 8192, ['.metadata'], 10 * M, ['libpg/format/dcp_metadata.c', 'libpg/format/dcp_part.c', 'libpg/store/tiles.c'] + PICKLE[:2]),
-    'flax': Target([], 8192, ['*.msgpack', 'checkpoint_2'], 10 * M, ['libpg/format/flax.c', 'libpg/format/fmt_flax.c', 'libpg/store/tiles.c']),
+    'flax': Target([], 8192, ['*.msgpack', 'checkpoint_2'], 10 * M, ['libpg/format/flax.c', 'libpg/format/flax_is.c', 'libpg/format/flax_parts.c', 'libpg/format/fmt_flax.c', 'libpg/store/tiles.c']),
     # libhdf5 reads all that passes, and is slow
     'h5_open': Target(['h5'], 9216, ['*.h5'], 1 * M, H5),
     'h5_reader': Target(['h5'], 9216, ['*.h5'], 30 * M, H5),
@@ -35,6 +35,8 @@ TARGETS = {
                        ['libpg/format/manifest.c', 'libpg/format/manifest_read.c'] + JSON),
     'npy': Target(['npy'], 1024, ['*.npy'], 10 * M, NPY),
     'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
+    'orbax': Target(['json'], 4096, [], 10 * M,
+                    [f'libpg/format/orbax/{part}.c' for part in ('chunk', 'kv', 'ocdbt', 'zarr')] + ['libpg/store/tiles.c'] + JSON),
     'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
     'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
                       ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_store.c', 'libpg/format/pytorch_stream.c'] + PICKLE + ZIP),
