@@ -41,6 +41,7 @@ def corpus(testdata, out):
     """Unpacks and makes the corpus under out; returns the cases."""
     import common
     import gen_dcp  # noqa: F401
+    import gen_jax  # noqa: F401
     import gen_names  # noqa: F401
     import gen_npy  # noqa: F401
     import gen_npz  # noqa: F401

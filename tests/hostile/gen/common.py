@@ -16,7 +16,7 @@ import json, os, re
 CASES = []
 # damage that shows only when the bytes are read: a tool that reads metadata alone may accept these (manifest: "stage": "data")
 DATA = re.compile(
-    r"(x-)?(h5-(deflate|fletcher|missing-chunks|unwritten|addr-|shape-bomb|chunk-bomb|bomb-|compact-short|overlap|zero-|cut-p99|cut-minus)|zip-keras-(weights|config|crc|usize|csize|stored|deflate|overlap)|zip-npz-(crc|usize|bomb|member|deflate|count)|pt-storage-crc|tf-crc|dcp-(item|zstd)|wrap-(missing-chunks|addr|external-storage|deflate))"
+    r"(x-)?(h5-(deflate|fletcher|missing-chunks|unwritten|addr-|shape-bomb|chunk-bomb|bomb-|compact-short|overlap|zero-|cut-p99|cut-minus)|zip-keras-(weights|config|crc|usize|csize|stored|deflate|overlap)|zip-npz-(crc|usize|bomb|member|deflate|count)|pt-storage-crc|tf-crc|dcp-(item|zstd)|wrap-(missing-chunks|addr|external-storage|deflate)|orbax-data)"
 )
 
 

@@ -45,6 +45,7 @@ if __name__ == "__main__":
         pack(sys.argv[2])
     elif len(sys.argv) == 2:
         import gen_dcp  # noqa: F401
+        import gen_jax  # noqa: F401
         import gen_names  # noqa: F401
         import gen_npy  # noqa: F401
         import gen_npz  # noqa: F401
