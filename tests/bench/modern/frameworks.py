@@ -84,7 +84,8 @@ def make_flax(folder, gb):
 def join_flax(source, out):
     from flax import serialization
     from safetensors.numpy import save_file
-    save_file(serialization.msgpack_restore(pathlib.Path(source, 'flax_model.msgpack').read_bytes())['params'], out)
+    params = serialization.msgpack_restore(pathlib.Path(source, 'flax_model.msgpack').read_bytes())['params']
+    save_file({f'params/{name}': array for name, array in params.items()}, out)
 
 
 def make_orbax(folder, gb):
@@ -100,11 +101,14 @@ def make_orbax(folder, gb):
 
 
 def join_orbax(source, out):
+    import jax
     import numpy as np
     import orbax.checkpoint as ocp
     from safetensors.numpy import save_file
-    tree = ocp.PyTreeCheckpointer().restore(str(pathlib.Path(source).resolve()))
-    save_file({name: np.asarray(array) for name, array in tree.items()}, out)
+    source, checkpointer = str(pathlib.Path(source).resolve()), ocp.PyTreeCheckpointer()
+    tree = checkpointer.metadata(source).item_metadata.tree
+    how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)  # its devices are not here
+    save_file(checkpointer.restore(source, restore_args=how), out)
 
 
 MAKE = {'dcp': make_dcp, 'dcp-2d': lambda folder, gb: make_dcp(folder, gb, cut_twice=True), 'tf': make_tf, 'flax': make_flax,
