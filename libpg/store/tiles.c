@@ -148,7 +148,9 @@ const pg__tile *pg__tiles_whole(const pg__tiled *t)
 pg_pieces pg__tiles_pieces(const pg__tiled *t)
 {
     pg_pieces p = {.n = t->n ? t->n : 1}; /* without elements there is no piece */
-    for (size_t i = 0; i < t->n; i++)
+    for (uint32_t k = 0; !t->v && k < t->rank; k++)
+        p.axes |= (uint32_t)(t->step[k] < t->dims[k]) << k;
+    for (size_t i = 0; t->v && i < t->n; i++)
         for (uint32_t k = 0; k < t->rank; k++)
             p.axes |= (uint32_t)(t->v[i].size[k] < t->dims[k]) << k;
     return p;

@@ -160,6 +160,8 @@ static void a_grid_needs_no_list(void **state)
             assert_int_equal(g.t.n, ((7 + a - 1) / a) * ((5 + b - 1) / b) * 2);
             assert_ok(pg__tiles_read(&w, &g.t, fetch, &g, 0, buf, 105 * 4, NULL));
             assert_memory_equal(buf, g.data, 105 * 4);
+            assert_int_equal(pg__tiles_pieces(&g.t).n, g.t.n);
+            assert_int_equal(pg__tiles_pieces(&g.t).axes, (a < 7) | (b < 5) << 1 | 4);
             pg__tile_window_fini(&w);
             free(g.t.v); /* of a grid of one */
         }
