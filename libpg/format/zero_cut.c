@@ -2,8 +2,10 @@
  * zero_to_fp32.py decides it.
  *
  * Stages 1 and 2: a group's parts, one after the other, hold the group's parameters, one after the
- * other, and padding. Stage 3: each parameter is cut into as many equal parts as there are ranks,
- * the last one padded; a rank's parts follow each other. */
+ * other, each followed by its padding, and padding. Stage 3: each parameter is cut into as many
+ * equal parts as there are ranks, the last one padded; a rank's parts follow each other. What the
+ * optimizer keeps for each parameter is laid out like the parameters. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,65 +13,31 @@
 #include "base/try.h"
 #include "format/zero.h"
 
-static pg_status add_source(pg__zero_cut *c, pg__zero_source s, size_t *i, pg_err *err)
-{
-    if (pg__mem_grow(&c->sources, &c->cap_sources, c->n_sources + 1, sizeof s))
-        return pg__nomem(err);
-    *i = c->n_sources;
-    c->sources[c->n_sources++] = s;
-    return PG_OK;
-}
-
-/* Elements first ... first + n of `in`, a tensor of s, become the next of t. */
-static pg_status add_run(pg__zero_cut *c, pg__tiled *t, size_t *cap, pg__zero_source in, uint64_t n,
-                         pg_err *err)
-{
-    const pg__tile *last = t->n ? &t->v[t->n - 1] : NULL;
-    pg__tile x = {.start = {last ? last->start[0] + last->size[0] : 0}, .size = {n}};
-    if (n == 0)
-        return PG_OK;
-    const pg_status st = add_source(c, in, &x.source, err);
-    if (st != PG_OK)
-        return st;
-    if (pg__mem_grow(&t->v, cap, t->n + 1, sizeof x))
-        return pg__nomem(err);
-    t->v[t->n++] = x;
-    return PG_OK;
-}
-
-static pg__zero_tensor *add_tensor(pg__zero_cut *c, const char *name, pg_dtype dtype,
-                                   uint32_t rank, const uint64_t *dims)
-{
-    if (pg__mem_grow(&c->v, &c->cap, c->n + 1, sizeof *c->v))
-        return NULL;
-    pg__zero_tensor *t = &c->v[c->n++];
-    *t = (pg__zero_tensor){.name = name, .dtype = dtype, .rank = rank};
-    memcpy(t->dims, dims, rank * sizeof *dims);
-    t->tiled = (pg__tiled){.name = name, .elem = pg_dtype_bytes(dtype), .rank = 1, .dims = {1}};
-    for (uint32_t k = 0; k < rank; k++)
-        t->tiled.dims[0] *= dims[k];
-    return t;
-}
-
 static pg_status too_short(const char *name, pg_err *err)
 {
     return pg_fail(err, PG_E_FORMAT, "%s: the ranks' parts are too short for it", PG_SHOW(name));
+}
+
+static uint64_t length(pg_store *s, size_t g)
+{
+    return pg_store_weight(s, g)->dims[0];
 }
 
 /* ---- stages 1 and 2 ---- */
 
 /* Takes the n elements from *at on of the parts of group g, one after the other. */
 static pg_status take_row(pg__zero_cut *c, pg__zero_tensor *t, const pg__zero *z, size_t g,
-                          uint64_t *at, uint64_t n, pg_err *err)
+                          pg__zero_lane lane, uint64_t *at, uint64_t n, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t cap = 0;
     uint64_t begin = 0; /* of a rank's part, in the row */
-    for (uint64_t r = 0; r < z->n_ranks && n; r++) {
-        const uint64_t len = pg_store_weight(z->flat[r], g)->dims[0];
+    for (uint64_t k = 0; k < lane.n && n; k++) {
+        const uint64_t r = lane.first + k * lane.step, len = length(z->flat[r], g);
         if (*at < begin + len) {
             const uint64_t skip = *at - begin, have = len - skip < n ? len - skip : n;
-            PG_TRY(add_run(c, &t->tiled, &cap, (pg__zero_source){z->flat[r], g, skip}, have, err));
+            const pg__zero_source in = {z->flat[r], g, skip, r, g};
+            PG_TRY(pg__zero_add_run(c, t, &cap, in, have, err));
             *at += have;
             n -= have;
         }
@@ -82,12 +50,13 @@ done:
 }
 
 /* What is left of a group is padding: DeepSpeed aligns to twice the number of ranks. */
-static pg_status check_rest(const pg__zero *z, size_t g, uint64_t used, pg_err *err)
+static pg_status check_rest(const pg__zero *z, size_t g, pg__zero_lane lane, uint64_t used,
+                            pg_err *err)
 {
     uint64_t all = 0;
-    const uint64_t unit = 2 * z->n_ranks;
-    for (uint64_t r = 0; r < z->n_ranks; r++)
-        all += pg_store_weight(z->flat[r], g)->dims[0];
+    const uint64_t unit = 2 * lane.n;
+    for (uint64_t k = 0; k < lane.n; k++)
+        all += length(z->flat[lane.first + k * lane.step], g);
     if ((used + unit - 1) / unit != (all + unit - 1) / unit)
         return pg_fail(err, PG_E_FORMAT,
                        "group %zu: the ranks' parts hold %s elements, its parameters are %s", g,
@@ -95,38 +64,57 @@ static pg_status check_rest(const pg__zero *z, size_t g, uint64_t used, pg_err *
     return PG_OK;
 }
 
-static pg_status cut_rows(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+/* One copy of a group; experts have a copy, of other experts, on each set of ranks. */
+static pg_status cut_row(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z, size_t g,
+                         uint64_t k, pg_err *err)
+{
+    const pg__zero_group *group = &z->groups[g];
+    const pg__zero_lane lane = pg__zero_lane_of(z, g, k);
+    const int experts = group->parts < z->n_ranks;
+    pg_status st = PG_OK;
+    uint64_t at = 0;
+    for (size_t i = 0; i < group->n; i++) {
+        const pg__zero_param *p = &group->v[i];
+        const char *name = p->name;
+        if (experts)
+            PG_TRY(pg__zero_expert_name(&name, c, z, p->name, k, err));
+        pg__zero_tensor *t = pg__zero_add(c, name, PG_F32, p->rank, p->dims);
+        if (!t)
+            return pg__nomem(err);
+        PG_TRY(take_row(c, t, z, g, lane, &at, p->n, err));
+        if (experts)
+            PG_TRY(pg__zero_check_expert(c, job, c->n - 1, err));
+        at += p->gap;
+    }
+    PG_TRY(check_rest(z, g, lane, at, err));
+done:
+    return st;
+}
+
+static pg_status cut_rows(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t g = 0; g < z->n_groups; g++) {
-        uint64_t at = 0;
-        for (size_t i = 0; i < z->groups[g].n; i++) {
-            const pg__zero_param *p = &z->groups[g].v[i];
-            pg__zero_tensor *t = add_tensor(c, p->name, PG_F32, p->rank, p->dims);
-            if (!t)
-                return pg__nomem(err);
-            PG_TRY(take_row(c, t, z, g, &at, p->n, err));
-        }
-        PG_TRY(check_rest(z, g, at, err));
-    }
-done:
+    for (size_t g = 0; st == PG_OK && g < z->n_groups; g++)
+        for (uint64_t k = 0; st == PG_OK && k < z->n_ranks / z->groups[g].parts; k++)
+            st = cut_row(c, job, z, g, k, err);
     return st;
 }
 
 /* ---- stage 3 ---- */
 
-/* Takes n elements from element `at` on of all groups of a rank, one after the other; less where
- * they end with padding that was not written. */
-static pg_status take_of_rank(pg__zero_cut *c, pg__zero_tensor *t, size_t *cap, pg_store *s,
-                              uint64_t at, uint64_t n, pg_err *err)
+/* Takes n elements from element `at` on of all groups of a rank, one after the other. */
+static pg_status take_of_rank(pg__zero_cut *c, pg__zero_tensor *t, size_t *cap, const pg__zero *z,
+                              uint64_t r, uint64_t at, uint64_t n, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg_store *s = z->flat[r];
     uint64_t begin = 0;
     for (size_t g = 0; g < pg_store_n_weights(s) && n; g++) {
-        const uint64_t len = pg_store_weight(s, g)->dims[0];
+        const uint64_t len = length(s, g);
         if (at < begin + len) {
             const uint64_t skip = at - begin, have = len - skip < n ? len - skip : n;
-            PG_TRY(add_run(c, &t->tiled, cap, (pg__zero_source){s, g, skip}, have, err));
+            const pg__zero_source in = {s, g, skip, r, g};
+            PG_TRY(pg__zero_add_run(c, t, cap, in, have, err));
             at += have;
             n -= have;
         }
@@ -142,29 +130,58 @@ static uint64_t held_by(pg_store *s)
 {
     uint64_t n = 0;
     for (size_t g = 0; g < pg_store_n_weights(s); g++)
-        n += pg_store_weight(s, g)->dims[0];
+        n += length(s, g);
     return n;
 }
 
-static pg_status cut_parts(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+/* The type in which the module holds a parameter, for its master weights rounded to it are what the
+ * module computes with: stage 3 writes no other copy. */
+static pg_status trained_type(pg__zero_tensor *t, const pg__zero *z, pg_err *err)
+{
+    const size_t at = pg__index_find(&z->in_module, t->name);
+    if (at == PG_NONE)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "%s: model_states does not say in which type it was "
+                       "trained",
+                       PG_SHOW(t->name));
+    const pg_dtype d = pg_store_weight(z->module, at)->dtype;
+    if (d != PG_F32 && d != PG_F16 && d != PG_BF16)
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: trained as %s", PG_SHOW(t->name),
+                       pg_dtype_name(d));
+    t->dtype = d;
+    return PG_OK;
+}
+
+static pg_status cut_part(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z,
+                          const pg__zero_param *p, uint64_t at, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t part = p->n / z->n_ranks + (p->n % z->n_ranks != 0);
+    pg__zero_tensor *t = pg__zero_add(c, p->name, PG_F32, p->rank, p->dims);
+    uint64_t left = p->n;
+    size_t cap = 0;
+    if (!t)
+        return pg__nomem(err);
+    if (job->what == PG_ZERO_TRAINED)
+        PG_TRY(trained_type(t, z, err));
+    for (uint64_t r = 0; r < z->n_ranks && left; r++) {
+        const uint64_t n = left < part ? left : part;
+        PG_TRY(take_of_rank(c, t, &cap, z, r, at, n, err));
+        left -= n;
+    }
+done:
+    return st;
+}
+
+static pg_status cut_parts(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z, pg_err *err)
 {
     pg_status st = PG_OK;
     uint64_t at = 0;
     for (size_t g = 0; g < z->n_groups; g++)
         for (size_t i = 0; i < z->groups[g].n; i++) {
             const pg__zero_param *p = &z->groups[g].v[i];
-            const uint64_t part = p->n / z->n_ranks + (p->n % z->n_ranks != 0);
-            pg__zero_tensor *t = add_tensor(c, p->name, PG_F32, p->rank, p->dims);
-            uint64_t left = p->n;
-            size_t cap = 0;
-            if (!t)
-                return pg__nomem(err);
-            for (uint64_t r = 0; r < z->n_ranks && left; r++) {
-                const uint64_t n = left < part ? left : part;
-                PG_TRY(take_of_rank(c, t, &cap, z->flat[r], at, n, err));
-                left -= n;
-            }
-            at += part;
+            PG_TRY(cut_part(c, job, z, p, at, err));
+            at += p->n / z->n_ranks + (p->n % z->n_ranks != 0);
         }
     for (uint64_t r = 0; r < z->n_ranks; r++)
         if (held_by(z->flat[r]) != at)
@@ -174,94 +191,180 @@ done:
     return st;
 }
 
-/* ---- what is not trained ---- */
+/* ---- universal checkpoints ---- */
 
-static size_t find(const pg_store *s, const char *name)
+static const pg__zero_param *find_param(const pg__zero *z, const char *name)
 {
-    for (size_t i = 0; s && i < pg_store_n_weights(s); i++)
-        if (strcmp(pg_store_weight(s, i)->name, name) == 0)
-            return i;
-    return PG_NONE;
+    for (size_t g = 0; g < z->n_groups; g++)
+        for (size_t i = 0; i < z->groups[g].n; i++)
+            if (strcmp(z->groups[g].v[i].name, name) == 0)
+                return &z->groups[g].v[i];
+    return NULL;
 }
 
-static pg_status cut_frozen(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+/* The file has the shape, but for stage 3, where model_states has it. */
+static pg_status cut_param(pg__zero_cut *c, const pg__zero *z, const pg__zero_extra *x, pg_err *err)
+{
+    const pg__zero_param *p = z->stage == 3 ? find_param(z, x->name) : NULL;
+    const pg_weight *w = x->s ? pg_store_weight(x->s, 0) : NULL;
+    if (!w || pg_store_n_weights(x->s) != 1)
+        return pg_fail(err, PG_E_FORMAT, "zero/%s/%s.pt does not hold one tensor", PG_SHOW(x->name),
+                       x->key);
+    if (pg__strs_printf(&c->made, err, "%s%s%s", x->name, strcmp(x->key, "fp32") ? "." : "",
+                        strcmp(x->key, "fp32") ? x->key : ""))
+        return err ? err->code : PG_E_NOMEM;
+    const pg_status st = pg__zero_add_whole(c, x->s, 0, c->made.v[c->made.n - 1], err);
+    pg__zero_tensor *t = st == PG_OK ? &c->v[c->n - 1] : NULL;
+    if (!t || !p)
+        return st;
+    if (t->row.dims[0] != p->n)
+        return pg_fail(err, PG_E_FORMAT, "zero/%s/%s.pt holds %s elements, the parameter has %s",
+                       PG_SHOW(x->name), x->key, PG_NUM(t->row.dims[0]), PG_NUM(p->n));
+    t->rank = p->rank;
+    memcpy(t->dims, p->dims, sizeof t->dims);
+    return PG_OK;
+}
+
+/* ds_to_universal.py makes float32 of what the optimizer does not have, too, which the module holds
+ * as it is; but of slices only zero/ has the whole. */
+static int is_better_in_module(const pg__zero_job *job, const pg__zero *z, const char *name)
+{
+    for (size_t i = 0; i < z->n_ties; i++)
+        if (strcmp(z->ties[i].name, name) == 0)
+            return 1;
+    return job->n_slices > 1 ? pg__strs_find(&z->buffers, name) != SIZE_MAX
+                             : pg__index_find(&z->in_module, name) != SIZE_MAX;
+}
+
+static pg_status cut_params(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z,
+                            pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < z->frozen_params.n; i++) {
-        const pg__zero_param *p = &z->frozen_params.v[i];
-        pg__zero_tensor *t = NULL;
-        uint64_t left = p->n;
-        size_t cap = 0;
-        for (uint64_t r = 0; r < z->n_ranks && left; r++) {
-            pg_store *s = z->frozen[r];
-            const size_t at = find(s, p->name);
-            if (at == PG_NONE)
-                PG_FAIL(PG_E_FORMAT, "%s: rank %s has no part of it", PG_SHOW(p->name), PG_NUM(r));
-            const pg_weight *w = pg_store_weight(s, at);
-            const uint64_t have = w->n_bytes / pg_dtype_bytes(w->dtype);
-            if (!t && !(t = add_tensor(c, p->name, w->dtype, p->rank, p->dims)))
-                return pg__nomem(err);
-            if (w->dtype != t->dtype)
-                PG_FAIL(PG_E_FORMAT, "%s: its parts are of different types", PG_SHOW(p->name));
-            const uint64_t n = have < left ? have : left;
-            PG_TRY(add_run(c, &t->tiled, &cap, (pg__zero_source){s, at, 0}, n, err));
-            left -= n;
+    for (size_t i = 0; st == PG_OK && i < job->n_params; i++)
+        if (job->params[i].trained || !is_better_in_module(job, z, job->params[i].name))
+            st = cut_param(c, z, &job->params[i], err);
+    return st;
+}
+
+/* ---- the optimizer's averages ---- */
+
+/* "0.exp_avg": the group, and *key the rest; PG_NONE if it is something else. */
+static size_t group_in(const char *name, const char **key)
+{
+    char *end = NULL;
+    const unsigned long g = strtoul(name, &end, 10);
+    if (name[0] < '0' || name[0] > '9' || *end != '.' || !end[1])
+        return PG_NONE;
+    *key = end + 1;
+    return g;
+}
+
+/* Where key k of group g of each rank is. */
+typedef struct slots {
+    pg__strs keys; /* of tensors of one dimension: "exp_avg" */
+    size_t n_groups;
+    size_t *at; /* [rank][group][key]; PG_NONE: the rank has none */
+} slots;
+
+static pg_status list_keys(slots *s, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (uint64_t r = 0; r < z->n_ranks; r++) {
+        s->n_groups = pg_store_n_weights(z->flat[r]) > s->n_groups ? pg_store_n_weights(z->flat[r])
+                                                                   : s->n_groups;
+        for (size_t i = 0; z->state[r] && i < pg_store_n_weights(z->state[r]); i++) {
+            const pg_weight *w = pg_store_weight(z->state[r], i);
+            const char *key = "";
+            if (w->rank == 1 && w->dtype == PG_F32 && group_in(w->name, &key) != PG_NONE &&
+                pg__strs_find(&s->keys, key) == SIZE_MAX)
+                PG_TRY(pg__strs_add(&s->keys, key, strlen(key), err));
         }
-        if (left)
-            PG_FAIL(PG_E_FORMAT, "%s: its parts are too short", PG_SHOW(p->name));
     }
 done:
     return st;
 }
 
-static pg_status cut_buffers(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+static pg_status find_slots(slots *s, const pg__zero *z, pg_err *err)
+{
+    const size_t row = s->n_groups * s->keys.n, n = (size_t)z->n_ranks * row;
+    s->at = pg__mem_array(n, sizeof *s->at);
+    if (!s->at)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        s->at[i] = PG_NONE;
+    for (uint64_t r = 0; r < z->n_ranks; r++)
+        for (size_t i = 0; z->state[r] && i < pg_store_n_weights(z->state[r]); i++) {
+            const char *key = "";
+            const size_t g = group_in(pg_store_weight(z->state[r], i)->name, &key);
+            const size_t k = g < s->n_groups ? pg__strs_find(&s->keys, key) : SIZE_MAX;
+            if (k != SIZE_MAX)
+                s->at[r * row + g * s->keys.n + k] = i;
+        }
+    return PG_OK;
+}
+
+/* Tensor i of the masters, from the optimizer's tensors of key k; none if no rank has it. */
+static pg_status cut_state(pg__zero_cut *c, const pg__zero *z, const slots *s, size_t i, size_t k,
+                           pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < z->buffers.n; i++) {
-        const size_t at = find(z->module, z->buffers.v[i]);
-        if (at == PG_NONE) /* a buffer that is not persistent */
-            continue;
-        const pg_weight *w = pg_store_weight(z->module, at);
-        size_t cap = 0;
-        pg__zero_tensor *t = add_tensor(c, w->name, w->dtype, w->rank, w->dims);
-        if (!t)
-            return pg__nomem(err);
-        PG_TRY(add_run(c, &t->tiled, &cap, (pg__zero_source){z->module, at, 0}, t->tiled.dims[0],
-                       err));
+    size_t cap = 0, n_gone = 0;
+    const pg__zero_tensor master = c->v[i]; /* c->v grows */
+    PG_TRY(pg__strs_printf(&c->made, err, "%s.%s", master.name, s->keys.v[k]));
+    pg__zero_tensor *t =
+        pg__zero_add(c, c->made.v[c->made.n - 1], PG_F32, master.rank, master.dims);
+    if (!t)
+        return pg__nomem(err);
+    t->param = master.name;
+    for (size_t x = 0; x < master.row.n; x++) {
+        pg__zero_source in = c->sources[master.row.v[x].source];
+        const uint64_t n = master.row.v[x].size[0];
+        in.tensor = s->at[(in.rank * s->n_groups + in.group) * s->keys.n + k];
+        in.s = z->state[in.rank];
+        const pg_weight *w = in.tensor == PG_NONE ? NULL : pg_store_weight(in.s, in.tensor);
+        n_gone += !w;
+        if (w && (w->rank != 1 || w->dtype != PG_F32 || w->dims[0] < in.first + n))
+            PG_FAIL(PG_E_FORMAT, "%s: rank %s keeps too few elements", PG_SHOW(t->name),
+                    PG_NUM(in.rank));
+        if (w)
+            PG_TRY(pg__zero_add_run(c, t, &cap, in, n, err));
     }
+    if (n_gone && n_gone < master.row.n)
+        PG_FAIL(PG_E_FORMAT, "%s: some ranks have no part of it", PG_SHOW(t->name));
+    if (n_gone)
+        pg__mem_free(c->v[--c->n].row.v);
 done:
     return st;
 }
 
-/* ---- tied names, order ---- */
+/* Appends what the optimizer keeps for the first n tensors, or, if `alone`, puts it in their
+ * place. */
+static pg_status cut_states(pg__zero_cut *c, const pg__zero *z, size_t n, int alone, pg_err *err)
+{
+    pg_status st = PG_OK;
+    slots s = {0};
+    PG_TRY(list_keys(&s, z, err));
+    PG_TRY(find_slots(&s, z, err));
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < s.keys.n; k++)
+            PG_TRY(cut_state(c, z, &s, i, k, err));
+    if (alone) {
+        for (size_t i = 0; i < n; i++)
+            pg__mem_free(c->v[i].row.v);
+        c->n -= n;
+        memmove(c->v, c->v + n, c->n * sizeof *c->v);
+    }
+done:
+    pg__strs_fini(&s.keys);
+    pg__mem_free(s.at);
+    return st;
+}
+
+/* ---- order ---- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const pg__zero_tensor *)a)->name, ((const pg__zero_tensor *)b)->name);
-}
-
-static pg_status add_ties(pg__zero_cut *c, const pg__zero *z, pg_err *err)
-{
-    for (size_t i = 0; i < z->n_ties; i++) {
-        const pg__zero_tie *tie = &z->ties[i];
-        size_t at = 0;
-        while (at < c->n && strcmp(c->v[at].name, tie->of) != 0)
-            at++;
-        if (at == c->n)
-            return pg_fail(err, PG_E_FORMAT, "%s shares the weights of %s, which is missing",
-                           PG_SHOW(tie->name), PG_SHOW(tie->of));
-        pg__zero_tensor *t =
-            add_tensor(c, tie->name, c->v[at].dtype, c->v[at].rank, c->v[at].dims);
-        pg__tile *copy = pg__mem_array(t ? c->v[at].tiled.n : 0, sizeof *copy);
-        if (!t || !copy) {
-            pg__mem_free(copy);
-            return pg__nomem(err);
-        }
-        memcpy(copy, c->v[at].tiled.v, c->v[at].tiled.n * sizeof *copy);
-        t->tiled.v = copy;
-        t->tiled.n = c->v[at].tiled.n;
-    }
-    return PG_OK;
 }
 
 /* The order of the module; what it does not list comes last. */
@@ -299,16 +402,36 @@ done:
     return st;
 }
 
-pg_status pg__zero_cut_of(pg__zero_cut *out, const pg__zero *z, pg_err *err)
+/* ---- all ---- */
+
+static pg_status cut_weights(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z,
+                             pg_err *err)
+{
+    if (z->universal && job->what != PG_ZERO_TRAINED)
+        return z->slice ? PG_OK : cut_params(c, job, z, err);
+    if (z->stage == 3 && z->universal)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "a universal checkpoint of stage 3 does not hold the "
+                       "weights as they were trained");
+    if (z->stage == 3)
+        return cut_parts(c, job, z, err);
+    return job->what == PG_ZERO_TRAINED ? PG_OK : cut_rows(c, job, z, err);
+}
+
+pg_status pg__zero_cut_of(pg__zero_cut *out, const pg__zero_job *job, const pg__zero *z,
+                          pg_err *err)
 {
     pg_status st = PG_OK;
     pg__zero_cut c = {0};
-    PG_TRY(z->stage == 3 ? cut_parts(&c, z, err) : cut_rows(&c, z, err));
-    PG_TRY(cut_frozen(&c, z, err));
-    PG_TRY(cut_buffers(&c, z, err));
-    PG_TRY(add_ties(&c, z, err));
+    if (job->what != PG_ZERO_NONE)
+        PG_TRY(cut_weights(&c, job, z, err));
+    const size_t n = c.n;
+    if (z->state)
+        PG_TRY(cut_states(&c, z, n, job->what == PG_ZERO_STATE, err));
+    if (job->what != PG_ZERO_NONE && job->what != PG_ZERO_STATE)
+        PG_TRY(pg__zero_add_rest(&c, job, z, err));
     for (size_t i = 0; i < c.n; i++)
-        PG_TRY(pg__tiles_check(&c.v[i].tiled, err));
+        PG_TRY(pg__tiles_check(&c.v[i].row, err));
     PG_TRY(sort(&c, z, err));
     *out = c;
     c = (pg__zero_cut){0};
@@ -320,8 +443,31 @@ done:
 void pg__zero_cut_fini(pg__zero_cut *c)
 {
     for (size_t i = 0; i < c->n; i++)
-        pg__mem_free(c->v[i].tiled.v);
+        pg__mem_free(c->v[i].row.v);
     pg__mem_free(c->v);
     pg__mem_free(c->sources);
+    pg__strs_fini(&c->made);
     *c = (pg__zero_cut){0};
+}
+
+pg_status pg__zero_row_read(const pg__zero_cut *c, const pg__tiled *row, uint64_t off, void *buf,
+                            size_t n, pg_err *err)
+{
+    unsigned char *to = buf;
+    for (size_t i = 0; i < row->n && n; i++) {
+        const uint64_t begin = row->v[i].start[0] * row->elem, len = row->v[i].size[0] * row->elem;
+        if (off >= begin + len)
+            continue;
+        const pg__zero_source *s = &c->sources[row->v[i].source];
+        const uint64_t skip = off - begin;
+        const size_t k = len - skip < n ? (size_t)(len - skip) : n;
+        const pg_status st =
+            pg__store_read_raw(s->s, s->tensor, s->first * row->elem + skip, to, k, err);
+        if (st != PG_OK)
+            return st;
+        to += k;
+        off += k;
+        n -= k;
+    }
+    return PG_OK;
 }

@@ -12,18 +12,38 @@
 #define LATEST      "latest"
 #define LATEST_MOST 4096u
 #define FIRST       "zero_pp_rank_0_mp_rank_00_optim_states.pt"
+#define MODEL       "mp_rank_00_model_states.pt"
+
+static int is_file(const char *path)
+{
+    struct stat sb;
+    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+}
+
+int pg__zero_is_universal(const char *path)
+{
+    struct stat sb;
+    pg__str zero = {0};
+    const char *base = pg__base_name(path);
+    if (fnmatch("*" MODEL, base, 0) != 0)
+        return 0;
+    const int found = pg__str_printf(&zero, NULL, "%.*szero", (int)(base - path), path) == PG_OK &&
+                      stat(zero.s, &sb) == 0 && S_ISDIR(sb.st_mode);
+    pg__str_fini(&zero);
+    return found;
+}
 
 /* folder ends with a slash or is empty. */
 static pg_status first_rank(char **out, const char *folder, pg_err *err)
 {
-    static const char *const names[] = {FIRST, "bf16_" FIRST};
+    static const char *const names[] = {FIRST, "bf16_" FIRST, "fp16_" FIRST, MODEL,
+                                        "zero_pp_rank_0_" MODEL};
     pg_status st = PG_OK;
-    struct stat sb;
     pg__str path = {0};
-    for (size_t i = 0; i < 2 && !*out; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s", folder, names[i]));
-        if (stat(path.s, &sb) == 0 && S_ISREG(sb.st_mode)) {
+        if (is_file(path.s) && (pg__ends_with(names[i], FIRST) || pg__zero_is_universal(path.s))) {
             *out = path.s;
             path = (pg__str){0};
         }
@@ -33,14 +53,15 @@ done:
     return st;
 }
 
-/* The folder that the file `latest` names; *out stays NULL if there is no such file. */
-static pg_status latest(char **out, const char *folder, pg_err *err)
+/* The folder that the file `latest` or `latest_universal` names; *out stays NULL if there is no
+ * such file. */
+static pg_status latest(char **out, const char *folder, const char *file, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str path = {0}, step = {0};
     pg__io *io = NULL;
     char tag[LATEST_MOST + 1] = {0};
-    PG_TRY(pg__str_printf(&path, err, "%s" LATEST, folder));
+    PG_TRY(pg__str_printf(&path, err, "%s%s", folder, file));
     if (pg__io_open(&io, path.s, NULL) != PG_OK || pg__io_size(io) > LATEST_MOST)
         goto done;
     PG_TRY(pg__io_read(io, 0, tag, (size_t)pg__io_size(io), err));
@@ -61,7 +82,7 @@ pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
     struct stat sb;
-    char *step = NULL;
+    char *step = NULL, *universal = NULL;
     pg__str at = {0}, script = {0};
     const size_t n = strlen(folder);
     *out = NULL;
@@ -69,15 +90,19 @@ pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
     PG_TRY(first_rank(out, at.s, err));
     if (*out)
         goto done;
-    PG_TRY(latest(&step, at.s, err));
+    PG_TRY(latest(&universal, at.s, LATEST "_universal", err));
+    PG_TRY(latest(&step, at.s, LATEST, err));
     if (step)
         PG_TRY(first_rank(out, step, err));
+    if (!*out && universal)
+        PG_TRY(first_rank(out, universal, err));
     PG_TRY(pg__str_printf(&script, err, "%szero_to_fp32.py", at.s));
     if (!*out && step && stat(script.s, &sb) == 0)
         PG_FAIL(PG_E_FORMAT, "%s: latest names %s, where no " FIRST " is", PG_SHOW(folder),
                 PG_SHOW(step));
 done:
     pg__mem_free(step);
+    pg__mem_free(universal);
     pg__str_fini(&at);
     pg__str_fini(&script);
     return st;
@@ -87,7 +112,9 @@ pg_status pg__zero_of_path(char **out, const char *path, pg_err *err)
 {
     const char *base = pg__base_name(path);
     *out = NULL;
-    if (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 || strstr(base, FIRST))
+    if (strstr(base, FIRST) || pg__zero_is_universal(path) ||
+        (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 &&
+         fnmatch("layer_*_states.pt", base, 0) != 0))
         return PG_OK;
     char *folder = pg__mem_strndup(path, (size_t)(base - path));
     if (!folder)

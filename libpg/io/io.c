@@ -28,6 +28,7 @@
 struct pg__io {
     size_t n_refs;
     int fd;                   /* of a file, else -1 */
+    int folder;               /* of a file that is open only while it is read, else -1; borrowed */
     const unsigned char *mem; /* of memory, else NULL */
     pg__io *parent;           /* of a window, else NULL */
     uint64_t off;             /* of a window: in the parent */
@@ -50,6 +51,7 @@ static pg__io *new_io(const char *name)
     }
     io->n_refs = 1;
     io->fd = -1;
+    io->folder = -1;
     io->name = copy;
     return io;
 }
@@ -320,6 +322,55 @@ static pg_status read_file(const pg__io *io, uint64_t off, unsigned char *buf, s
     return PG_OK;
 }
 
+static pg_status check_unchanged(const pg__io *io, const struct stat *sb, pg_err *err)
+{
+    if ((uint64_t)sb->st_size == io->size && PG_MTIME(*sb).tv_sec == io->mtime.tv_sec &&
+        PG_MTIME(*sb).tv_nsec == io->mtime.tv_nsec)
+        return PG_OK;
+    return pg_fail(err, PG_E_IO,
+                   "%s: was changed while it was read; run this again when it is whole",
+                   PG_SHOW(io->name));
+}
+
+/* Opens a file again that pg__io_rest() closed. */
+static pg_status wake(pg__io **out, const pg__io *io, pg_err *err)
+{
+    struct stat sb;
+    pg__io *now = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__io_open_below(&now, io->folder, io->name, err));
+    if (fstat(now->fd, &sb))
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(io->name));
+    else
+        st = check_unchanged(io, &sb, err);
+    if (st == PG_OK) {
+        *out = now;
+        now = NULL;
+    }
+done:
+    pg__io_close(now);
+    return st;
+}
+
+void pg__io_rest(pg__io *io, int folder)
+{
+    if (io->fd >= 0)
+        close(io->fd);
+    io->fd = -1;
+    io->folder = folder;
+}
+
+static pg_status read_resting(const pg__io *io, uint64_t off, unsigned char *buf, size_t n,
+                              pg_err *err)
+{
+    pg__io *now = NULL;
+    pg_status st = wake(&now, io, err);
+    if (st == PG_OK)
+        st = read_file(now, off, buf, n, err);
+    pg__io_close(now);
+    return st;
+}
+
 static pg_status read_parts(const pg__io *io, uint64_t off, unsigned char *buf, size_t n,
                             pg_err *err)
 {
@@ -350,6 +401,8 @@ pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err
     const pg__io *o = origin(io, &off);
     if (o->parts)
         return read_parts(o, off, buf, n, err);
+    if (o->folder >= 0)
+        return read_resting(o, off, buf, n, err);
     if (!o->mem)
         return read_file(o, off, buf, n, err);
     if (n)
@@ -393,14 +446,15 @@ pg_status pg__io_check_same(const pg__io *io, pg_err *err)
     }
     if (o->mem || o->parts)
         return PG_OK;
+    if (o->folder >= 0) {
+        pg__io *now = NULL;
+        const pg_status st = wake(&now, o, err);
+        pg__io_close(now);
+        return st;
+    }
     if (fstat(o->fd, &sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(o->name));
-    if ((uint64_t)sb.st_size == o->size && PG_MTIME(sb).tv_sec == o->mtime.tv_sec &&
-        PG_MTIME(sb).tv_nsec == o->mtime.tv_nsec)
-        return PG_OK;
-    return pg_fail(err, PG_E_IO,
-                   "%s: was changed while it was read; run this again when it is whole",
-                   PG_SHOW(o->name));
+    return check_unchanged(o, &sb, err);
 }
 
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off)

@@ -24,7 +24,12 @@ pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err 
  * err->sys. Messages start with the name. */
 pg_status pg__io_open_beside(pg__io **out, int folder, const char *name, pg_err *err);
 
-/* The same for a path of several components ("conv1/kernel.npy") below that folder; none of them
+/* Closes the descriptor of a file that pg__io_open_below() opened in `folder`, which must stay
+ * open: each read opens the file for its duration, and fails if it was changed. For checkpoints of
+ * more files than a process may have open. */
+void pg__io_rest(pg__io *io, int folder);
+
+/* pg__io_open_beside() for a path of several components ("conv1/kernel.npy") below the folder; none of them
  * may be a symbolic link, "." or "..". Messages start with the path. */
 pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err);
 
@@ -62,7 +67,8 @@ pg_status pg__io_sha256(pg__io *io, char out[65], const volatile int *cancel, pg
  * file. Memory never changes. The message starts with the path. */
 pg_status pg__io_check_same(const pg__io *io, pg_err *err);
 
-/* Descriptor and offset that hold byte off, for FICLONERANGE; -1 for memory and for joined ones. */
+/* Descriptor and offset that hold byte off, for FICLONERANGE; -1 for memory, joined ones, and
+ * after pg__io_rest(). */
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off);
 
 #endif

@@ -1,0 +1,274 @@
+/* zero_rest.c - what the optimizer does not hold: frozen parameters, buffers, tied names, experts
+ * and layers with files of their own, and what else is in the module. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/zero.h"
+
+/* ---- building blocks ---- */
+
+static pg_status add_source(pg__zero_cut *c, pg__zero_source s, size_t *i, pg_err *err)
+{
+    if (pg__mem_grow(&c->sources, &c->cap_sources, c->n_sources + 1, sizeof s))
+        return pg__nomem(err);
+    *i = c->n_sources;
+    c->sources[c->n_sources++] = s;
+    return PG_OK;
+}
+
+pg_status pg__zero_add_run(pg__zero_cut *c, pg__zero_tensor *t, size_t *cap, pg__zero_source in,
+                           uint64_t n, pg_err *err)
+{
+    pg__tiled *row = &t->row;
+    const pg__tile *last = row->n ? &row->v[row->n - 1] : NULL;
+    pg__tile x = {.start = {last ? last->start[0] + last->size[0] : 0}, .size = {n}};
+    if (n == 0)
+        return PG_OK;
+    const pg_status st = add_source(c, in, &x.source, err);
+    if (st != PG_OK)
+        return st;
+    if (pg__mem_grow(&row->v, cap, row->n + 1, sizeof x))
+        return pg__nomem(err);
+    row->v[row->n++] = x;
+    return PG_OK;
+}
+
+pg__zero_tensor *pg__zero_add(pg__zero_cut *c, const char *name, pg_dtype dtype, uint32_t rank,
+                              const uint64_t *dims)
+{
+    if (pg__mem_grow(&c->v, &c->cap, c->n + 1, sizeof *c->v))
+        return NULL;
+    pg__zero_tensor *t = &c->v[c->n++];
+    *t = (pg__zero_tensor){.name = name, .param = name, .dtype = dtype, .rank = rank};
+    memcpy(t->dims, dims, rank * sizeof *dims);
+    t->row = (pg__tiled){.name = name, .elem = pg_dtype_bytes(dtype), .rank = 1, .dims = {1}};
+    for (uint32_t k = 0; k < rank; k++)
+        t->row.dims[0] *= dims[k];
+    return t;
+}
+
+pg_status pg__zero_add_whole(pg__zero_cut *c, pg_store *s, size_t i, const char *name, pg_err *err)
+{
+    const pg_weight *w = pg_store_weight(s, i);
+    size_t cap = 0;
+    pg__zero_tensor *t = pg__zero_add(c, name, w->dtype, w->rank, w->dims);
+    if (!t)
+        return pg__nomem(err);
+    return pg__zero_add_run(c, t, &cap, (pg__zero_source){.s = s, .tensor = i}, t->row.dims[0],
+                            err);
+}
+
+/* The tensors so far, by name. */
+static pg_status index_of(pg__index *x, const pg__zero_cut *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__index_fini(x);
+    for (size_t i = 0; st == PG_OK && i < c->n; i++)
+        st = pg__index_add(x, c->v[i].name, i, err);
+    pg__index_sort(x);
+    return st;
+}
+
+/* ---- frozen parameters ---- */
+
+/* The part of frozen parameter i: fragments mostly are in the order of the shapes. */
+static size_t find_part(const pg_store *s, size_t i, const char *name)
+{
+    const pg_weight *w = pg_store_weight(s, i);
+    if (w && strcmp(w->name, name) == 0)
+        return i;
+    for (size_t k = 0; k < pg_store_n_weights(s); k++)
+        if (strcmp(pg_store_weight(s, k)->name, name) == 0)
+            return k;
+    return PG_NONE;
+}
+
+/* The part of rank r; t is made of the first. */
+static pg_status add_part(pg__zero_cut *c, const pg__zero *z, size_t i, uint64_t r, size_t *made,
+                          size_t *cap, pg_err *err)
+{
+    const pg__zero_param *p = &z->frozen_params.v[i];
+    pg_store *s = z->frozen[r];
+    const size_t at = find_part(s, i, p->name);
+    const uint64_t part = p->n / z->n_ranks + (p->n % z->n_ranks != 0);
+    if (at == PG_NONE)
+        return pg_fail(err, PG_E_FORMAT, "%s: rank %s has no part of it", PG_SHOW(p->name),
+                       PG_NUM(r));
+    const pg_weight *w = pg_store_weight(s, at);
+    const uint64_t have = w->n_bytes / pg_dtype_bytes(w->dtype),
+                   begin = z->stage == 3 ? r * part : 0;
+    if (have != (z->stage == 3 ? part : p->n))
+        return pg_fail(err, PG_E_FORMAT, "%s: rank %s holds %s elements of it, not %s",
+                       PG_SHOW(p->name), PG_NUM(r), PG_NUM(have),
+                       PG_NUM(z->stage == 3 ? part : p->n));
+    if (*made == PG_NONE) {
+        if (!pg__zero_add(c, p->name, w->dtype, p->rank, p->dims))
+            return pg__nomem(err);
+        *made = c->n - 1;
+    }
+    pg__zero_tensor *t = &c->v[*made];
+    if (w->dtype != t->dtype)
+        return pg_fail(err, PG_E_FORMAT, "%s: its parts are of different types", PG_SHOW(p->name));
+    const uint64_t left = begin < p->n ? p->n - begin : 0;
+    return pg__zero_add_run(c, t, cap, (pg__zero_source){.s = s, .tensor = at},
+                            have < left ? have : left, err);
+}
+
+static pg_status add_frozen(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < z->frozen_params.n; i++) {
+        size_t made = PG_NONE, cap = 0;
+        for (uint64_t r = 0; r < (z->stage == 3 ? z->n_ranks : 1); r++)
+            PG_TRY(add_part(c, z, i, r, &made, &cap, err));
+    }
+done:
+    return st;
+}
+
+/* ---- tied names ---- */
+
+/* Another name of tensor `of`. */
+static pg_status add_tie(pg__zero_cut *c, const char *name, size_t of, pg_err *err)
+{
+    const pg__zero_tensor x = c->v[of]; /* c->v grows */
+    pg__tile *copy = pg__mem_array(x.row.n, sizeof *copy);
+    pg__zero_tensor *t = copy ? pg__zero_add(c, name, x.dtype, x.rank, x.dims) : NULL;
+    if (!t) {
+        pg__mem_free(copy);
+        return pg__nomem(err);
+    }
+    if (x.row.n)
+        memcpy(copy, x.row.v, x.row.n * sizeof *copy);
+    t->row.elem = x.row.elem;
+    t->row.v = copy;
+    t->row.n = x.row.n;
+    return PG_OK;
+}
+
+static pg_status add_ties(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__index names = {0};
+    PG_TRY(index_of(&names, c, err));
+    for (size_t i = 0; i < z->n_ties; i++) {
+        const pg__zero_tie *tie = &z->ties[i];
+        const size_t of = pg__index_find(&names, tie->of);
+        if (of == PG_NONE)
+            PG_FAIL(PG_E_FORMAT, "%s shares the weights of %s, which is missing",
+                    PG_SHOW(tie->name), PG_SHOW(tie->of));
+        if (pg__index_find(&names, tie->name) == PG_NONE)
+            PG_TRY(add_tie(c, tie->name, of, err));
+    }
+done:
+    pg__index_fini(&names);
+    return st;
+}
+
+/* ---- the module ---- */
+
+static pg_status add_buffers(pg__zero_cut *c, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; st == PG_OK && i < z->buffers.n; i++) {
+        const size_t at = pg__index_find(&z->in_module, z->buffers.v[i]);
+        if (at != PG_NONE) /* else it is not persistent */
+            st = pg__zero_add_whole(c, z->module, at, pg_store_weight(z->module, at)->name, err);
+    }
+    return st;
+}
+
+/* A parameter under which tensor i of the module is stored too: before DeepSpeed 0.9 nothing else
+ * says that names are tied. PG_NONE: no other. */
+static size_t same_storage(const pg__index *names, const pg__zero *z, size_t i)
+{
+    uint64_t at = 0, other = 0;
+    const pg_weight *w = pg_store_weight(z->module, i);
+    if (w->n_bytes == 0 || pg_store_place(z->module, i, &at) < 0)
+        return PG_NONE;
+    for (size_t k = 0; k < pg_store_n_weights(z->module); k++) {
+        const pg_weight *x = pg_store_weight(z->module, k);
+        if (k == i || x->n_bytes != w->n_bytes || x->dtype != w->dtype || x->rank != w->rank ||
+            memcmp(x->dims, w->dims, sizeof x->dims) != 0)
+            continue;
+        if (pg_store_place(z->module, k, &other) >= 0 && other == at &&
+            pg__index_find(names, x->name) != PG_NONE)
+            return pg__index_find(names, x->name);
+    }
+    return PG_NONE;
+}
+
+/* What the module has besides: parameters that the optimizer was not given, and in stage 1 those
+ * that are frozen. In stage 3 the module holds only what is not cut; of parameters it has the
+ * names. sliced: it is one of several that are cut, and only zero/ has whole parameters. */
+static pg_status add_others(pg__zero_cut *c, const pg__zero *z, int sliced, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__index names = {0};
+    PG_TRY(index_of(&names, c, err));
+    if (sliced && z->frozen_params.n)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: frozen, and the ranks of tensor parallelism are not merged",
+                PG_SHOW(z->frozen_params.v[0].name));
+    for (size_t i = 0; z->module && i < pg_store_n_weights(z->module); i++) {
+        const pg_weight *w = pg_store_weight(z->module, i);
+        if (pg__index_find(&names, w->name) != PG_NONE)
+            continue;
+        if (z->stage == 3 && w->n_bytes == 0)
+            PG_FAIL(PG_E_FORMAT, "%s is in the module, but no rank holds it", PG_SHOW(w->name));
+        if (sliced)
+            PG_FAIL(PG_E_UNSUPPORTED, "%s is in the module, but no folder of zero/ holds it",
+                    PG_SHOW(w->name));
+        const size_t of = z->stage == 3 ? PG_NONE : same_storage(&names, z, i);
+        PG_TRY(of == PG_NONE ? pg__zero_add_whole(c, z->module, i, w->name, err)
+                             : add_tie(c, w->name, of, err));
+    }
+done:
+    pg__index_fini(&names);
+    return st;
+}
+
+/* ---- experts, and layers of a pipeline ---- */
+
+static pg_status add_extra(pg__zero_cut *c, const pg__index *names, const pg__zero_extra *x,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; x->s && i < pg_store_n_weights(x->s); i++) {
+        PG_TRY(pg__strs_printf(&c->made, err, "%s%s", x->name, pg_store_weight(x->s, i)->name));
+        const char *name = c->made.v[c->made.n - 1];
+        if (pg__index_find(names, name) == PG_NONE)
+            PG_TRY(pg__zero_add_whole(c, x->s, i, name, err));
+    }
+done:
+    return st;
+}
+
+static pg_status add_extras(pg__zero_cut *c, const pg__zero_extra *v, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__index names = {0};
+    PG_TRY(index_of(&names, c, err));
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(add_extra(c, &names, &v[i], err));
+done:
+    pg__index_fini(&names);
+    return st;
+}
+
+pg_status pg__zero_add_rest(pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (job->what != PG_ZERO_TRAINED || z->stage == 3) {
+        if (z->frozen)
+            PG_TRY(add_frozen(c, z, err));
+        PG_TRY(add_buffers(c, z, err));
+        PG_TRY(add_ties(c, z, err));
+    }
+    const int sliced = z->universal && job->n_slices > 1 && job->what != PG_ZERO_TRAINED;
+    PG_TRY(add_others(c, z, sliced, err));
+    PG_TRY(add_extras(c, job->experts, job->n_experts, err));
+done:
+    return st;
+}
