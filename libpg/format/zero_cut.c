@@ -202,10 +202,11 @@ static const pg__zero_param *find_param(const pg__zero *z, const char *name)
     return NULL;
 }
 
-/* The file has the shape, but for stage 3, where model_states has it. */
-static pg_status cut_param(pg__zero_cut *c, const pg__zero *z, const pg__zero_extra *x, pg_err *err)
+/* The file has the shape; flat: model_states has it, of stage 3 without slices. */
+static pg_status cut_param(pg__zero_cut *c, const pg__zero *z, const pg__zero_extra *x, int flat,
+                           pg_err *err)
 {
-    const pg__zero_param *p = z->stage == 3 ? find_param(z, x->name) : NULL;
+    const pg__zero_param *p = flat ? find_param(z, x->name) : NULL;
     const pg_weight *w = x->s ? pg_store_weight(x->s, 0) : NULL;
     if (!w || pg_store_n_weights(x->s) != 1)
         return pg_fail(err, PG_E_FORMAT, "zero/%s/%s.pt does not hold one tensor", PG_SHOW(x->name),
@@ -242,7 +243,7 @@ static pg_status cut_params(pg__zero_cut *c, const pg__zero_job *job, const pg__
     pg_status st = PG_OK;
     for (size_t i = 0; st == PG_OK && i < job->n_params; i++)
         if (job->params[i].trained || !is_better_in_module(job, z, job->params[i].name))
-            st = cut_param(c, z, &job->params[i], err);
+            st = cut_param(c, z, &job->params[i], z->stage == 3 && job->n_slices == 1, err);
     return st;
 }
 

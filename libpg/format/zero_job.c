@@ -1,8 +1,8 @@
 /* zero_job.c - all files of a checkpoint: of every mp_rank_XX, which is a slice of tensor
  * parallelism or a stage of a pipeline; and files with tensors of their own, for each expert
  * (layer_L_expert_E_mp_rank_00_model_states.pt), each layer of a pipeline
- * (layer_LL-model_00-model_states.pt) and each parameter of a universal checkpoint
- * (zero/NAME/fp32.pt). */
+ * (layer_LL-model_states.pt, or layer_LL-model_00-model_states.pt) and each parameter of a
+ * universal checkpoint (zero/NAME/fp32.pt). */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "format/zero_impl.h"
 #include "io/folder.h"
 
+#define LAYERS      "layer_*-model*_states.pt"
 #define MOST_SLICES 99u /* two digits in the names of files */
 
 /* ---- what is in the folder ---- */
@@ -57,7 +58,7 @@ static pg_status count_slices(pg__zero_reading *r)
         unsigned slice = 0;
         if (at && sscanf(at, "mp_rank_%2u_", &slice) == 1 && slice > most)
             most = slice;
-        r->job->pipeline |= fnmatch("layer_*-model_*-model_states.pt", names.v[i], 0) == 0;
+        r->job->pipeline |= fnmatch(LAYERS, names.v[i], 0) == 0;
     }
     r->job->n_slices = most < MOST_SLICES ? most + 1 : MOST_SLICES;
 done:
@@ -113,13 +114,13 @@ static pg_status read_layers(pg__zero_reading *r, const char *folder)
     pg__strs names = {0};
     char prefix[16];
     pg__zero_job *job = r->job;
-    PG_TRY(list(&names, folder, "layer_*-model_*-model_states.pt", r->err));
+    PG_TRY(list(&names, folder, LAYERS, r->err));
     job->layers = pg__mem_array(names.n, sizeof *job->layers);
     if (!job->layers)
         PG_TRY(pg__nomem(r->err));
     for (size_t i = 0; i < names.n; i++) {
         unsigned layer = 0, slice = 0;
-        if (sscanf(names.v[i], "layer_%5u-model_%2u-", &layer, &slice) != 2)
+        if (sscanf(names.v[i], "layer_%5u-model_%2u-", &layer, &slice) < 1)
             continue;
         if (slice)
             PG_TRY(pg_fail(r->err, PG_E_UNSUPPORTED,

@@ -12,9 +12,9 @@
 #include "base/try.h"
 #include "format/zero_impl.h"
 
-#define ROWS  "single_partition_of_fp32_groups"
-#define PARTS "fp32_flat_groups"
-#define BASE  "base_optimizer_state"
+#define ROWS        "single_partition_of_fp32_groups"
+#define PARTS       "fp32_flat_groups"
+#define BASE        "base_optimizer_state"
 
 #define MOST_FAULTS 1000u /* then the rest is not looked for */
 

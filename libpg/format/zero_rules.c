@@ -22,12 +22,15 @@ static pg_status add(pg__zero_reading *r, pg__zero_rule_kind kind, const pg__pk_
     return PG_OK;
 }
 
+/* A list of patterns, or a dictionary of reasons under patterns. */
 static pg_status add_list(pg__zero_reading *r, const pg__pickle *p, const pg__pk_value *list,
                           pg__zero_rule_kind kind, uint64_t n)
 {
-    for (uint32_t i = 0; pg__zero_is_list(list) && i < list->n; i++) {
+    if (!pg__zero_is_list(list) && (!list || !pg__pickle_is_dict(p, list)))
+        return PG_OK;
+    for (pg__pt_entries e = pg__pt_entries_of(p, list); pg__pt_next(&e);) {
         pg__zero_rule *rule = NULL;
-        const pg_status st = add(r, kind, pg__zero_item(p, list, i), &rule);
+        const pg_status st = add(r, kind, e.key ? e.key : e.value, &rule);
         if (st != PG_OK)
             return st;
         rule->n = n;

@@ -386,7 +386,7 @@ done:
 static pg_status join_stages(pg__zero_whole *w, const pg__zero_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0; k < job->n_slices; k++)
+    for (size_t k = 0; k < job->n_slices; k++) /* of a universal checkpoint the first has all */
         PG_TRY(add_slice(w, k, 1, err));
     if (job->what == PG_ZERO_NONE || job->what == PG_ZERO_STATE)
         return PG_OK;
@@ -405,9 +405,9 @@ pg_status pg__zero_whole_of(pg__zero_whole *out, const pg__zero_job *job, pg_err
     w.cuts = pg__mem_array(w.n_cuts, sizeof *w.cuts);
     if (!w.cuts)
         return pg__nomem(err);
-    for (size_t k = 0; k < job->n_slices; k++)
-        PG_TRY(pg__zero_cut_of(&w.cuts[k], job, &job->slices[k], err));
     const int merged = job->slices[0].universal && job->what != PG_ZERO_TRAINED;
+    for (size_t k = 0; k < (merged ? 1 : job->n_slices); k++)
+        PG_TRY(pg__zero_cut_of(&w.cuts[k], job, &job->slices[k], err));
     if (job->pipeline)
         PG_TRY(join_stages(&w, job, err));
     else if (job->n_slices > 1 && !merged)
