@@ -106,7 +106,7 @@ typedef struct pg__zero_job {
     size_t n_slices;
     int pipeline;
     pg__zero_extra *experts, *layers, *params;
-    size_t n_experts, n_layers, n_params, cap_params;
+    size_t n_experts, n_layers, n_params, cap_experts, cap_params;
     int folder; /* files that rest are opened from it */
     pg__zero_what what;
 } pg__zero_job;

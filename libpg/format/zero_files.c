@@ -7,7 +7,8 @@
 #include "format/zero_impl.h"
 #include "io/folder.h"
 
-#define MOST_OPEN 128u /* files; the rest are opened for each read, for there may be thousands */
+#define MOST_OPEN  128u /* files; the rest are opened for each read, for there may be thousands */
+#define MOST_NAMES ((size_t)64 << 20)
 
 const pg__pk_value *pg__zero_get(const pg__pickle *p, const pg__pk_value *v, const char *key)
 {
@@ -24,6 +25,17 @@ char *pg__zero_text(const pg__pk_value *v)
     return v && v->kind == PG_PK_STR && !memchr(v->u.text, 0, v->n)
                ? pg__mem_strndup(v->u.text, v->n)
                : NULL;
+}
+
+pg_status pg__zero_name(char **out, pg__zero_reading *r, const pg__pk_value *v, const char *what)
+{
+    *out = pg__zero_text(v);
+    if (!*out)
+        return pg_fail(r->err, PG_E_FORMAT, "%s is not a text", what);
+    r->n_names += v->n + sizeof(pg__zero_param);
+    return r->n_names > MOST_NAMES
+               ? pg_fail(r->err, PG_E_LIMIT, "names of more than %s bytes", PG_NUM(MOST_NAMES))
+               : PG_OK;
 }
 
 int pg__zero_holds(const pg__pickle *p, const pg__pk_value *v)

@@ -7,8 +7,9 @@
 #include "format/shards.h"
 #include "format/zero.h"
 
-#define PG_ZERO_OPTIMIZER "optimizer_state_dict"
-#define PG_ZERO_MAX_RANKS 65536u
+#define PG_ZERO_OPTIMIZER   "optimizer_state_dict"
+#define PG_ZERO_MAX_RANKS   65536u
+#define PG_ZERO_MOST_FAULTS 1000u /* then further files are not looked for */
 
 /* What is open while the files are read. */
 typedef struct pg__zero_reading {
@@ -17,6 +18,7 @@ typedef struct pg__zero_reading {
     const char *path;
     int folder;     /* which holds the files; files that rest are opened from it */
     size_t n_files; /* that were asked for */
+    size_t n_names; /* bytes of names */
     pg__shard_faults faults;
     pg_err *err;
 } pg__zero_reading;
@@ -40,6 +42,9 @@ const pg__pk_value *pg__zero_get(const pg__pickle *p, const pg__pk_value *v, con
 const pg__pk_value *pg__zero_root(const pg__pickle *p, const char *key);
 /* A text as a fresh string, or NULL. */
 char *pg__zero_text(const pg__pk_value *v);
+/* The same for texts that a file has many of: a few bytes of a pickle repeat a long one, so all
+ * together are limited. what: for the message if it is no text. */
+pg_status pg__zero_name(char **out, pg__zero_reading *r, const pg__pk_value *v, const char *what);
 
 /* 1 if v is a tensor, or a dictionary or list with one. */
 int pg__zero_holds(const pg__pickle *p, const pg__pk_value *v);

@@ -43,6 +43,21 @@ static pg_status list(pg__strs *out, const char *folder, const char *glob, pg_er
     return st;
 }
 
+/* More ranks than partition_count says have written here: there are several copies, or files of
+ * two jobs. */
+static pg_status check_rank(const pg__zero_reading *r, const char *name)
+{
+    const char *at = strstr(name, "zero_pp_rank_");
+    unsigned long rank = 0;
+    if (at && fnmatch("*_optim_states.pt", at, 0) == 0 &&
+        sscanf(at, "zero_pp_rank_%9lu_", &rank) == 1 && rank >= r->z->n_ranks)
+        return pg_fail(r->err, PG_E_FORMAT,
+                       "%s: of another job, for partition_count says %s rank%s; copy the files of "
+                       "one job",
+                       PG_SHOW(name), PG_NUM(r->z->n_ranks), r->z->n_ranks == 1 ? "" : "s");
+    return PG_OK;
+}
+
 /* The highest XX of all mp_rank_XX, and whether files of a pipeline's layers are there. */
 static pg_status count_slices(pg__zero_reading *r)
 {
@@ -59,6 +74,7 @@ static pg_status count_slices(pg__zero_reading *r)
         if (at && sscanf(at, "mp_rank_%2u_", &slice) == 1 && slice > most)
             most = slice;
         r->job->pipeline |= fnmatch(LAYERS, names.v[i], 0) == 0;
+        PG_TRY(check_rank(r, names.v[i]));
     }
     r->job->n_slices = most < MOST_SLICES ? most + 1 : MOST_SLICES;
 done:
@@ -88,20 +104,19 @@ static pg_status read_experts(pg__zero_reading *r)
 {
     pg_status st = PG_OK;
     pg__str file = {0};
-    size_t n = 0;
     pg__zero_job *job = r->job;
     const pg__zero *z = &job->slices[0];
     for (size_t i = 0; i < z->n_experts; i++)
-        n += z->experts[i];
-    job->experts = pg__mem_array(n, sizeof *job->experts);
-    if (!job->experts)
-        return pg__nomem(r->err);
-    for (size_t i = 0; i < z->n_experts; i++)
-        for (uint64_t k = 0; k < z->experts[i]; k++) {
+        for (uint64_t k = 0; k < z->experts[i] && r->faults.missing.n < PG_ZERO_MOST_FAULTS; k++) {
             file.n = 0;
             PG_TRY(pg__str_printf(&file, r->err, "layer_%zu_expert_%llu_mp_rank_00_model_states.pt",
                                   i, (unsigned long long)k));
-            PG_TRY(add_extra(r, &job->experts[job->n_experts++], "", file.s));
+            if (pg__mem_grow(&job->experts, &job->cap_experts, job->n_experts + 1,
+                             sizeof *job->experts))
+                PG_TRY(pg__nomem(r->err));
+            pg__zero_extra *x = &job->experts[job->n_experts++];
+            *x = (pg__zero_extra){.name = NULL};
+            PG_TRY(add_extra(r, x, "", file.s));
         }
 done:
     pg__str_fini(&file);

@@ -11,6 +11,8 @@
 #include "base/try.h"
 #include "format/zero_impl.h"
 
+#define SHARED "a name in shared_params"
+
 /* ---- parameters ---- */
 
 /* torch.Size, or a tuple of numbers. */
@@ -47,10 +49,10 @@ static pg_status read_shapes(pg__zero_reading *r, pg__zero_group *g, const pg__p
         if (pg__mem_grow(&g->v, &g->cap, g->n + 1, sizeof *g->v))
             return pg__nomem(r->err);
         pg__zero_param *x = &g->v[g->n++];
-        *x = (pg__zero_param){.name = pg__zero_text(e.key)};
-        if (!x->name)
-            return pg_fail(r->err, PG_E_FORMAT, "a name in param_shapes is not a text");
-        const pg_status st = read_dims(r, x, p, e.value);
+        *x = (pg__zero_param){.name = NULL};
+        pg_status st = pg__zero_name(&x->name, r, e.key, "a name in param_shapes");
+        if (st == PG_OK)
+            st = read_dims(r, x, p, e.value);
         if (st != PG_OK)
             return st;
     }
@@ -85,6 +87,16 @@ done:
 
 /* ---- names ---- */
 
+static pg_status add_name(pg__zero_reading *r, pg__strs *list, const pg__pk_value *v)
+{
+    char *name = NULL;
+    pg_status st = pg__zero_name(&name, r, v, "a name in the module");
+    if (st == PG_OK)
+        st = pg__strs_add(list, name, v->n, r->err);
+    pg__mem_free(name);
+    return st;
+}
+
 static pg_status read_names(pg__zero_reading *r, const pg__pickle *p)
 {
     pg_status st = PG_OK;
@@ -93,11 +105,11 @@ static pg_status read_names(pg__zero_reading *r, const pg__pickle *p)
     if (module)
         for (pg__pt_entries e = pg__pt_entries_of(p, module); pg__pt_next(&e);)
             if (e.key && e.key->kind == PG_PK_STR)
-                PG_TRY(pg__strs_add(&r->z->names, e.key->u.text, e.key->n, r->err));
+                PG_TRY(add_name(r, &r->z->names, e.key));
     for (uint32_t i = 0; buffers && buffers->kind == PG_PK_LIST && i < buffers->n; i++) {
         const pg__pk_value *x = pg__zero_item(p, buffers, i);
         if (x->kind == PG_PK_STR)
-            PG_TRY(pg__strs_add(&r->z->buffers, x->u.text, x->n, r->err));
+            PG_TRY(add_name(r, &r->z->buffers, x));
     }
 done:
     return st;
@@ -106,6 +118,7 @@ done:
 /* A dictionary, or before DeepSpeed 0.9.3 a list of pairs. */
 static pg_status read_ties(pg__zero_reading *r, const pg__pickle *p)
 {
+    pg_status st = PG_OK;
     pg__zero *z = r->z;
     const pg__pk_value *shared = pg__zero_root(p, "shared_params");
     const int dict = shared && pg__pickle_is_dict(p, shared);
@@ -118,12 +131,13 @@ static pg_status read_ties(pg__zero_reading *r, const pg__pickle *p)
         const pg__pk_value *pair = e.value;
         const int ok = dict ? e.key != NULL : pg__zero_is_list(pair) && pair->n == 2;
         pg__zero_tie *t = &z->ties[z->n_ties++];
-        t->name = ok ? pg__zero_text(dict ? e.key : pg__zero_item(p, pair, 0)) : NULL;
-        t->of = ok ? pg__zero_text(dict ? e.value : pg__zero_item(p, pair, 1)) : NULL;
-        if (!t->name || !t->of)
+        if (!ok)
             return pg_fail(r->err, PG_E_FORMAT, "shared_params does not list names");
+        PG_TRY(pg__zero_name(&t->name, r, dict ? e.key : pg__zero_item(p, pair, 0), SHARED));
+        PG_TRY(pg__zero_name(&t->of, r, dict ? e.value : pg__zero_item(p, pair, 1), SHARED));
     }
-    return PG_OK;
+done:
+    return st;
 }
 
 /* How many experts each of its layers has. Those that DeepSpeed made of an ordinary model are cut

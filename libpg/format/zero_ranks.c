@@ -12,11 +12,9 @@
 #include "base/try.h"
 #include "format/zero_impl.h"
 
-#define ROWS        "single_partition_of_fp32_groups"
-#define PARTS       "fp32_flat_groups"
-#define BASE        "base_optimizer_state"
-
-#define MOST_FAULTS 1000u /* then the rest is not looked for */
+#define ROWS  "single_partition_of_fp32_groups"
+#define PARTS "fp32_flat_groups"
+#define BASE  "base_optimizer_state"
 
 /* ---- stage and number of ranks ---- */
 
@@ -169,6 +167,8 @@ static pg_status check_flat(const pg__zero_reading *r, const pg_store *s, const 
             return pg_fail(r->err, PG_E_FORMAT, "%s: a group is not a row of float32",
                            PG_SHOW(name));
     }
+    if (!r->z->groups) /* model_states is among the faults */
+        return PG_OK;
     if (r->z->stage < 3 && pg_store_n_weights(s) != r->z->n_groups)
         return pg_fail(r->err, PG_E_FORMAT, "%s: %zu groups of parameters, model_states has %zu",
                        PG_SHOW(name), pg_store_n_weights(s), r->z->n_groups);
@@ -248,7 +248,7 @@ pg_status pg__zero_read_ranks(pg__zero_reading *r)
     z->state = states ? pg__mem_array((size_t)z->n_ranks, sizeof(pg_store *)) : NULL;
     if (!z->flat || (states && !z->state))
         return pg__nomem(r->err);
-    for (uint64_t i = 0; i < z->n_ranks && r->faults.missing.n < MOST_FAULTS; i++) {
+    for (uint64_t i = 0; i < z->n_ranks && r->faults.missing.n < PG_ZERO_MOST_FAULTS; i++) {
         st = pg__zero_optim_name(&name, r, i);
         if (st == PG_OK)
             st = read_rank(r, i, name.s);

@@ -10,9 +10,12 @@ static pg_status add(pg__zero_reading *r, pg__zero_rule_kind kind, const pg__pk_
                      pg__zero_rule **out)
 {
     pg__zero *z = r->z;
-    char *text = pg__zero_text(pattern);
-    if (!text)
-        return pg_fail(r->err, PG_E_FORMAT, "universal_checkpoint_info: a pattern is not a text");
+    char *text = NULL;
+    const pg_status st = pg__zero_name(&text, r, pattern, "a pattern in universal_checkpoint_info");
+    if (st != PG_OK) {
+        pg__mem_free(text);
+        return st;
+    }
     if (pg__mem_grow(&z->rules, &z->cap_rules, z->n_rules + 1, sizeof *z->rules)) {
         pg__mem_free(text);
         return pg__nomem(r->err);

@@ -29,8 +29,8 @@ pg_status pg__io_open_beside(pg__io **out, int folder, const char *name, pg_err 
  * more files than a process may have open. */
 void pg__io_rest(pg__io *io, int folder);
 
-/* pg__io_open_beside() for a path of several components ("conv1/kernel.npy") below the folder; none of them
- * may be a symbolic link, "." or "..". Messages start with the path. */
+/* pg__io_open_beside() for a path of several components ("conv1/kernel.npy") below the folder; none
+ * of them may be a symbolic link, "." or "..". Messages start with the path. */
 pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err);
 
 /* The same for one file, below the folder that holds `path`. */

@@ -107,6 +107,31 @@ static void notices_a_file_that_is_written_to(void **state)
     pg__io_close(io);
 }
 
+static void opens_a_resting_file_for_each_read(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    char buf[8] = "";
+    int folder = -1;
+    const char *path = make_file("a", "0123456789");
+    assert_ok(pg__io_folder_of(&folder, path, path, NULL));
+    assert_ok(pg__io_open_beside(&io, folder, "a", NULL));
+    pg__io_rest(io, folder);
+    assert_int_equal(pg__io_fd(io, 0, NULL), -1);
+    assert_ok(pg__io_read(io, 3, buf, 4, NULL));
+    assert_string_equal(buf, "3456");
+    assert_ok(pg__io_check_same(io, NULL));
+    make_file("a", "longer than before");
+    assert_fails(PG_E_IO, pg__io_read(io, 3, buf, 4, &err), &err);
+    assert_non_null(strstr(err.msg, "was changed while it was read"));
+    assert_fails(PG_E_IO, pg__io_check_same(io, &err), &err);
+    remove(path);
+    assert_fails(PG_E_IO, pg__io_read(io, 3, buf, 4, &err), &err);
+    pg__io_close(io);
+    close(folder);
+}
+
 static void reads_memory_and_nothing_beyond(void **state)
 {
     (void)state;
@@ -353,6 +378,7 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_fi
                   cmocka_unit_test(refuses_ranges_that_leave_the_file),
                   cmocka_unit_test(notices_a_file_that_shrinks),
                   cmocka_unit_test(notices_a_file_that_is_written_to),
+                  cmocka_unit_test(opens_a_resting_file_for_each_read),
                   cmocka_unit_test(reads_memory_and_nothing_beyond),
                   cmocka_unit_test(windows_keep_their_parent_open),
                   cmocka_unit_test(opens_regular_files_only),

@@ -78,7 +78,8 @@ typedef struct pg_open_opts {
     int salvage; /* open what is left of a half-written or damaged file; see pg_store_damage */
     /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), nested keys joined with
      * dots ("nets.generator", "models.0"). "." is everything, each tensor under its path; "" is no
-     * tensor, only the list of parts. NULL: the only part that can be the model. PG_E_UNSUPPORTED:
+     * tensor, only the list of parts. Of DeepSpeed: "model" (float32, the default), "module" (as
+     * trained), "optimizer". NULL: the only part that can be the model. PG_E_UNSUPPORTED:
      * a file of another format, or a part without tensors. */
     const char *part;
 } pg_open_opts;
