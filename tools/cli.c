@@ -402,21 +402,6 @@ static void require_stdout(void)
     refuse(NULL, "standard output is closed; nothing written");
 }
 
-/* Scripts read the first line only. */
-static void print_version(void)
-{
-    const char *part;
-    if (cli.json)
-        printf("{\"name\": \"%s\", \"version\": \"%s\", \"inside\": [", this_tool->name,
-               pg_version());
-    else
-        printf("%s (libpg) %s\n", this_tool->name, pg_version());
-    for (size_t i = 0; (part = pg_build_info(i)); i++)
-        printf(cli.json ? "%s\"%s\"" : "%s  %s\n", cli.json && i > 0 ? ", " : "", part);
-    if (cli.json)
-        puts("]}");
-}
-
 /* With --in-place, which takes one operand. */
 _Noreturn static void refuse_second(char **argv, size_t n)
 {
@@ -468,6 +453,16 @@ static void check_operands(const cli_tool *t, char **argv, size_t n)
            t->name, t->operands);
 }
 
+static void choose_weights(void)
+{
+    if (cli.as_trained && (cli.master || cli.part))
+        refuse(NULL, "--as-trained and %s exclude each other", cli.master ? "--master" : "--part");
+    if (cli.master && cli.part)
+        refuse(NULL, "--master and --part exclude each other");
+    if (cli.as_trained)
+        cli.part = "module";
+}
+
 static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
 {
     cli_term_init();
@@ -476,7 +471,7 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         if (help)
             cli_help(t);
         else if (version)
-            print_version();
+            cli_version(t);
         else if (man)
             cli_man(t);
         else
@@ -487,6 +482,7 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         cli_short_help(t, stderr);
         exit(CLI_TROUBLE);
     }
+    choose_weights();
     if (t->out_dir && *t->out_dir)
         check_inputs(t, n);
     else

@@ -44,6 +44,15 @@ typedef struct cli_opt {
         0, "", NULL, NULL, NULL, NULL, NULL, words \
     }
 
+/* For the options of a tool that reads parts: which of the copies that mixed precision keeps. */
+#define CLI_WEIGHTS                                                                              \
+    {0,    "as-trained", NULL, &cli.as_trained,                                                  \
+     NULL, NULL,         NULL, "of DeepSpeed: the weights as they were trained, often 16 bits"}, \
+    {                                                                                            \
+        0, "master", NULL, &cli.master, NULL, NULL, NULL,                                        \
+            "of DeepSpeed: the float32 weights that the optimizer keeps (default)"               \
+    }
+
 typedef struct cli_example {
     const char *command, *what;
 } cli_example;
@@ -73,6 +82,7 @@ typedef struct cli_tool {
 typedef struct cli_common {
     int quiet, verbose, json;
     const char *part;                         /* CLI_READS_PARTS; pgfit */
+    int master, as_trained;                   /* CLI_WEIGHTS; as_trained is part "module" */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     int in_place;                             /* no output file; an option of the tool's own */
     const char *output;                       /* CLI_WRITES: -o FILE instead of the last operand */
@@ -182,6 +192,7 @@ void cli_progress_end(void);
 /* --- cli_help.c, cli_man.c, cli_complete.c: everything that is made from the table --- */
 void cli_help(const cli_tool *tool);
 void cli_short_help(const cli_tool *tool, FILE *f);
+void cli_version(const cli_tool *tool);
 void cli_man(const cli_tool *tool);
 int cli_completion(const cli_tool *tool, const char *shell); /* CLI_TROUBLE: unknown shell */
 

@@ -1,4 +1,4 @@
-/* cli_help.c - --help and the short text of a call without operands, from the option table. */
+/* cli_help.c - --help, --version and the short text of a call without operands. */
 #include <string.h>
 
 #include "cli.h"
@@ -87,4 +87,18 @@ void cli_help(const cli_tool *t)
     printf("  130  interrupted\n"
            "Full manual: man %s\n",
            t->name);
+}
+
+/* Scripts read the first line only. */
+void cli_version(const cli_tool *t)
+{
+    const char *part;
+    if (cli.json)
+        printf("{\"name\": \"%s\", \"version\": \"%s\", \"inside\": [", t->name, pg_version());
+    else
+        printf("%s (libpg) %s\n", t->name, pg_version());
+    for (size_t i = 0; (part = pg_build_info(i)); i++)
+        printf(cli.json ? "%s\"%s\"" : "%s  %s\n", cli.json && i > 0 ? ", " : "", part);
+    if (cli.json)
+        puts("]}");
 }

@@ -23,6 +23,7 @@ static const cli_opt options[] = {
     {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
      "store weights in this type, and report the rounding error"},
     {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
+    CLI_WEIGHTS,
     CLI_EACH,
     {0},
 };

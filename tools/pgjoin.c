@@ -18,6 +18,7 @@ static const cli_opt options[] = {
      "write the K-th of N shares of these shards; N machines at a time may"},
     {0, "finish", NULL, &o.finish, NULL, NULL, NULL,
      "after all jobs: prove their shards, and write the index"},
+    CLI_WEIGHTS,
     {0},
 };
 

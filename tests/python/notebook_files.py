@@ -55,6 +55,15 @@ whole = load_file('whole.safetensors')
 assert set(listed) == set(whole) and len(set(listed.values())) > 1
 for name, file in listed.items():
     np.testing.assert_array_equal(load_file('hub/' + file)[name], whole[name])
+zero = pathlib.Path(sys.argv[2]) / 'extra/zero/small'
+for write in pgfit.join, pgfit.convert:
+    write(zero / 'ckpt', 'trained.safetensors', as_trained=True, force=True)
+    assert pgfit.diff('trained.safetensors', zero / 'module.safetensors').equal
+    try:
+        write(zero / 'ckpt', 'no.safetensors', as_trained=True, part='model')
+        raise AssertionError('two parts at a time')
+    except pgfit.ArgumentError as e:
+        assert 'as_trained' in str(e) and not pathlib.Path('no.safetensors').exists()
 
 # Other containers; a change made with NumPy comes back as one.
 pgfit.convert('single.h5', 'single.safetensors')

@@ -1,0 +1,43 @@
+# DeepSpeed's checkpoints: which copy of the weights is taken, what is put together, what is refused
+exec 2>&1
+run() { echo "\$ $*"; "$@" || echo "status $?"; }
+fresh() { rm -rf c && cp -r "$TESTDATA/extra/zero/$1/ckpt" c && chmod -R u+w c; }
+same() { pgdiff "$1" "$TESTDATA/extra/zero/$2.safetensors" || echo "status $?"; }
+
+fresh small
+run pginfo c
+run pgjoin c model.safetensors && same model.safetensors small/model
+run pgjoin --force --master c model.safetensors && same model.safetensors small/model
+run pgjoin --as-trained c module.safetensors && same module.safetensors small/module
+run pgconvert --force --as-trained c module.safetensors && same module.safetensors small/module
+run pgjoin --part optimizer c optimizer.safetensors && same optimizer.safetensors small/optimizer
+run pgjoin c/global_step2_universal universal.safetensors && same universal.safetensors small/model
+run pgjoin --as-trained --part model c no.safetensors
+run pgjoin --as-trained --master c no.safetensors
+run pgjoin --master --part module c no.safetensors
+run pgjoin --part nothing c no.safetensors
+run pgjoin --as-trained "$TESTDATA/modern/dcp-fsdp2/ckpt" no.safetensors
+
+cp "$TESTDATA"/extra/zero/small/later/*.pt c/global_step2
+run pgjoin c no.safetensors
+cp "$TESTDATA"/extra/zero/sub/ckpt/global_step2/*_rank_1_*optim_states.pt c/global_step2
+run pgjoin c no.safetensors
+fresh small && cp "$TESTDATA"/extra/zero/sub/ckpt/global_step2/*_rank_2_*optim_states.pt c/global_step2
+run pgjoin c no.safetensors
+
+fresh small && rm c/global_step2/mp_rank_00_model_states.pt
+run pgjoin c no.safetensors
+
+for i in experts slices pipe-tied sub; do
+  fresh $i
+  run pgjoin c $i.safetensors && same $i.safetensors $i/model
+done
+rm experts.safetensors && fresh experts && rm c/global_step2/layer_0_expert_3_mp_rank_00_model_states.pt
+run pgjoin c experts.safetensors
+
+# more files than may be open at a time
+fresh small
+for i in $(seq 200); do cp -r c/global_step2_universal/zero/g "c/global_step2_universal/zero/x$i"; done
+(ulimit -n 160 && run pgjoin c/global_step2_universal many.safetensors)
+rm -r c
+ls
