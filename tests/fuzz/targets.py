@@ -48,6 +48,10 @@ TARGETS = {
                         ['libpg/io/zip_out.c']),
     'tf': Target([], 16384, ['*.index'], 10 * M,
                  [f'libpg/format/tf/tf_{part}.c' for part in ('bundle', 'graph', 'model', 'names', 'table')] + ['libpg/base/proto.c', 'libpg/store/tiles.c']),
+    # writes the files of a checkpoint each time
+    'zero': Target(['pickle'], 24576, [], 1 * M,
+                   [f'libpg/format/zero_{part}.c' for part in ('cut', 'experts', 'files', 'job', 'match', 'model', 'ranks', 'rest', 'rules', 'slices')] +
+                   ['libpg/store/tiles.c'] + PICKLE),
     'safetensors': Target(['safetensors'], 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
 }
 IN_ALL = 100 * M

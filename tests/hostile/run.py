@@ -48,6 +48,7 @@ def corpus(testdata, out):
     import gen_pickle  # noqa: F401
     import gen_safetensors  # noqa: F401
     import gen_tf  # noqa: F401
+    import gen_zero  # noqa: F401
 
     with tarfile.open(os.path.join(testdata, "hostile", "corpus.tar.xz")) as t:
         t.extractall(out, filter="fully_trusted") if hasattr(tarfile, "fully_trusted_filter") else t.extractall(out)

@@ -52,6 +52,7 @@ if __name__ == "__main__":
         import gen_pickle  # noqa: F401
         import gen_safetensors  # noqa: F401
         import gen_tf  # noqa: F401
+        import gen_zero  # noqa: F401
 
         common.build(sys.argv[1])
     else:

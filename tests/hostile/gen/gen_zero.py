@@ -1,0 +1,126 @@
+"""Hostile checkpoints of DeepSpeed's ZeRO: the first rank's file and model_states beside it. Standard library only."""
+
+import os
+import struct
+
+from common import case
+from gen_pickle import g, i, pt, s, tensor, tup
+
+RANK = "zero_pp_rank_0_mp_rank_00_optim_states.pt"
+
+
+def d(**items):
+    return b"}(" + b"".join(s(k) + v for k, v in items.items()) + b"u"
+
+
+def items(pairs):
+    return b"}(" + b"".join(s(k) + v for k, v in pairs) + b"u"
+
+
+def li(*v):
+    return b"](" + b"".join(v) + b"e"
+
+
+def row(n=12, key="0"):
+    return tensor((n,), (1,), n=n, key=key)
+
+
+def pkl(v):
+    return b"\x80\x02" + v + b"."
+
+
+def optimizer(stage=2, count=None, rows=None, **more):
+    return d(
+        optimizer_state_dict=d(
+            zero_stage=i(stage),
+            partition_count=i(1) if count is None else count,
+            **{"fp32_flat_groups" if stage == 3 else "single_partition_of_fp32_groups": li(row()) if rows is None else rows},
+            **more,
+        ),
+        ds_version=s("0.19.8"),
+    )
+
+
+def shape(*n):
+    return g("torch", "Size") + tup(tup(*map(i, n))) + b"R"
+
+
+def module(shapes=None, held=None, **more):
+    return d(
+        module=items([("w", tensor())]) if held is None else held,
+        buffer_names=li(),
+        param_shapes=li(items([("w", shape(3, 4))])) if shapes is None else shapes,
+        ds_version=s("0.19.8"),
+        **more,
+    )
+
+
+def c(cid, opt, mod, say=(), kind="corrupt", files=(), verdict="refuse"):
+    @case("zero-" + cid, RANK, verdict, kind, [RANK, *say])
+    def _(p):
+        open(p, "wb").write(pt(pkl(opt)))
+        stage3 = b"fp32_flat_groups" in opt
+        name = "zero_pp_rank_0_mp_rank_00_model_states.pt" if stage3 else "mp_rank_00_model_states.pt"
+        for at, v in ((name, mod), *files):
+            open(os.path.join(os.path.dirname(p), at), "wb").write(v if isinstance(v, bytes) and v[:2] == b"PK" else pt(pkl(v)))
+
+
+c("ranks", optimizer(count=i(65536)), module(), ["missing"])
+c("no-ranks", optimizer(count=i(0)), module(), ["partition_count"])
+c("negative-ranks", optimizer(count=i(-1)), module(), ["partition_count"])
+c("share-of-ranks", optimizer(count=li(i(2), i(3)), rows=li(row(), row())), module(li(items([]), items([])), held=items([])))
+c("stage-7", optimizer(stage=7), module())
+c("long-shape", optimizer(), module(li(items([("w", shape(2**62, 4))]))), ["too large"])
+c("negative-shape", optimizer(), module(li(items([("w", shape(-3, 4))]))), ["shape"])
+c("nine-dimensions", optimizer(), module(li(items([("w", shape(*[1] * 9))]))), ["dimensions"])
+c("shape-is-text", optimizer(), module(li(items([("w", s("3"))]))), ["shape"])
+c("name-is-number", optimizer(), module(li(b"}(" + i(3) + shape(3) + b"u")))
+c("beyond-the-part", optimizer(), module(li(items([("w", shape(30, 4))]))), ["too short"])
+c("rest-of-the-part", optimizer(), module(li(items([("w", shape(3, 1))]))), ["group 0"])
+c("gap", optimizer(param_alignment_paddings=li(li(i(2**31 - 1)))), module(), ["group 0"])
+c("gaps", optimizer(param_alignment_paddings=li(li(i(0), i(0)))), module(), ["param_alignment_paddings"])
+c("negative-gap", optimizer(param_alignment_paddings=li(li(i(-4)))), module(), ["param_alignment_paddings"])
+c("tied-to-nothing", optimizer(), module(shared_params=items([("v", s("x"))])), ["v", "x"])
+c("tie-is-number", optimizer(), module(shared_params=items([("v", i(3))])), ["shared_params"])
+c("same-name", optimizer(rows=li(row(), row())), module(li(items([("w", shape(3, 4))]), items([("w", shape(3, 4))]))), ["w"])
+c("more-groups", optimizer(), module(li(items([("w", shape(3, 4))]), items([]))), ["groups"])
+c("held-by-no-rank", optimizer(stage=3), module(held=items([("w", tensor((0,), (1,))), ("v", tensor((0,), (1,)))])), ["v"])
+c("experts", optimizer(), module(num_experts=li(*[i(65536)] * 500)), ["missing"])
+c("experts-negative", optimizer(), module(num_experts=li(i(-1))), ["num_experts"])
+c("slices", optimizer(), module(), ["universal_checkpoint_info"], files=[(RANK.replace("_00_", "_01_"), optimizer()), ("mp_rank_01_model_states.pt", module())])
+c("slice-99", optimizer(), module(), ["missing"], files=[("mp_rank_99_model_states.pt", module())])
+c("frozen-short", optimizer(), module(frozen_param_shapes=items([("v", shape(5, 5))]), frozen_param_fragments=items([("v", tensor())])), ["v"])
+c("frozen-gone", optimizer(), module(frozen_param_shapes=items([("v", shape(3, 4))]), frozen_param_fragments=items([("u", tensor())])), ["v"])
+# a name of 60,000 bytes that a memo repeats: two bytes a time
+LONG = s("n" * 60000) + b"q\x01"
+c(
+    "long-names",
+    optimizer(),
+    module(li(*[b"}(" + (LONG if k == 0 else b"h\x01") + shape(1) + b"u" for k in range(3000)])),
+    ["names"],
+)
+RULES = ["tp_replicated_parameter_patterns", "parameter_with_row_parallelism_patterns"]
+SECOND = RANK.replace("_00_", "_01_")
+for name, param, pattern in (("group", "w", "(w)"), ("stars", "w" * 60, "w*" * 12 + "x"), ("columns", "w", "w")):
+    both = module(
+        li(items([(param, shape(12))])),
+        held=items([(param, row())]),
+        universal_checkpoint_info=items([(RULES[1], li(s(pattern)))]),
+    )
+    c("pattern-" + name, optimizer(), both, files=[(SECOND, optimizer()), ("mp_rank_01_model_states.pt", both)])
+
+
+def after(step):
+    return d(state=b"}(" + i(0) + d(step=i(step)) + b"u")
+
+
+# two ranks: the first was in stage 2 and made 3 steps
+NEXT = RANK.replace("rank_0_", "rank_1_")
+for name, more, word in (
+    ("step", dict(base_optimizer_state=after(4)), "another step"),
+    ("stage", dict(stage=1, base_optimizer_state=after(3)), "another job"),
+    ("count", dict(count=i(3), base_optimizer_state=after(3)), "another job"),
+):
+    first = optimizer(count=i(2), base_optimizer_state=after(3))
+    c("other-" + name, first, module(), [NEXT, word], files=[(NEXT, optimizer(**{"count": i(2), **more}))])
+c("more-ranks", optimizer(count=i(1)), module(), [NEXT, "another job"], files=[(NEXT, optimizer())])
