@@ -18,7 +18,11 @@ run pgjoin --master --part module c no.safetensors
 run pgjoin --part nothing c no.safetensors
 run pgjoin --as-trained "$TESTDATA/modern/dcp-fsdp2/ckpt" no.safetensors
 
-cp "$TESTDATA"/extra/zero/small/later/*.pt c/global_step2
+# nothing but the storage says that names are tied
+cp "$TESTDATA"/extra/zero/small/untied/*.pt c/global_step2
+run pgjoin c untied.safetensors && same untied.safetensors small/model
+
+fresh small && cp "$TESTDATA"/extra/zero/small/later/*.pt c/global_step2
 run pgjoin c no.safetensors
 cp "$TESTDATA"/extra/zero/sub/ckpt/global_step2/*_rank_1_*optim_states.pt c/global_step2
 run pgjoin c no.safetensors
