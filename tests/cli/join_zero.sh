@@ -5,7 +5,6 @@ fresh() { rm -rf c && cp -r "$TESTDATA/extra/zero/$1/ckpt" c && chmod -R u+w c; 
 same() { pgdiff "$1" "$TESTDATA/extra/zero/$2.safetensors" || echo "status $?"; }
 
 fresh small
-run pginfo c
 run pgjoin c model.safetensors && same model.safetensors small/model
 run pgjoin --force --master c model.safetensors && same model.safetensors small/model
 run pgjoin --as-trained c module.safetensors && same module.safetensors small/module
