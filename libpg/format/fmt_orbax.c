@@ -12,7 +12,7 @@
 #include "format/format.h"
 #include "format/orbax/orbax.h"
 
-#define METADATA "{\"format\":\"flax\"}"
+#define METADATA  "{\"format\":\"flax\"}"
 
 #define MOST_OPEN 512u               /* chunks: each may have a file open */
 #define DONE_MOST ((size_t)16 << 20) /* of decoded chunks that have been read to their end */
@@ -138,9 +138,8 @@ static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf,
     const reading *r = ctx;
     piece *p = NULL;
     const pg_status st = piece_of(&p, r->c, r->array, tile, err);
-    return st == PG_OK
-               ? pg__chunk_read(&p->chunk, &r->c->arrays[r->array], tile, off, buf, n, err)
-               : st;
+    return st == PG_OK ? pg__chunk_read(&p->chunk, &r->c->arrays[r->array], tile, off, buf, n, err)
+                       : st;
 }
 
 static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
@@ -148,6 +147,12 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
     checkpoint *c = ctx;
     reading r = {c, c->array[tensor]};
     return pg__tiles_read(&c->window, &c->arrays[r.array].tiled, fetch, &r, off, buf, n, err);
+}
+
+static pg_pieces pieces_of(const void *ctx, size_t tensor)
+{
+    const checkpoint *c = ctx;
+    return pg__tiles_pieces(&c->arrays[c->array[tensor]].tiled);
 }
 
 /* ---- the tree ---- */
@@ -316,7 +321,7 @@ done:
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                  const pg_open_opts *opts, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     pg__json *json = NULL;

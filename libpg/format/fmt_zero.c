@@ -4,12 +4,12 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/format.h"
 #include "format/zero.h"
 
-#define METADATA    "{\"format\":\"pt\"}"
 #define ROUND_FLOAT 16384u /* that are rounded at a time */
 
 typedef struct checkpoint {
@@ -96,21 +96,60 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
                                                    : read_rounded(c, m, off, buf, n, err);
 }
 
+static pg_pieces pieces_of(const void *ctx, size_t tensor)
+{
+    const checkpoint *c = ctx;
+    const pg__zero_merged *m = &c->whole.v[tensor];
+    const uint64_t n_row = pg__tiles_pieces(&tensor_of(c, m)->row).n;
+    return m->box.n ? pg__tiles_pieces(&m->box) : (pg_pieces){.n = n_row};
+}
+
 /* ---- the store ---- */
+
+/* In the output both names have the values; "pg.tied" tells that they are one. */
+static pg_status set_metadata(pg_store *s, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str tied = {0}, text = {0};
+    for (size_t i = 0; i < z->n_ties; i++)
+        PG_TRY(pg__str_printf(&tied, err, "%s%s=%s", i ? "," : "", z->ties[i].name, z->ties[i].of));
+    PG_TRY(pg__str_puts(&text, "{\"format\":\"pt\"", err));
+    if (tied.n) {
+        PG_TRY(pg__str_puts(&text, ",\"pg.tied\":", err));
+        PG_TRY(pg__json_quote(&text, tied.s, tied.n, err));
+    }
+    PG_TRY(pg__str_puts(&text, "}", err));
+    PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, text.s, text.n, err));
+done:
+    pg__str_fini(&tied);
+    pg__str_fini(&text);
+    return st;
+}
+
+static pg_status set_ranks(pg_store *s, const pg__zero_job *job, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__zero *z = &job->slices[0];
+    const uint64_t n = z->n_ranks * (uint64_t)job->n_slices;
+    pg__str text = {0};
+    if (!z->universal) {
+        PG_TRY(pg__str_printf(&text, err, "saved by %s rank%s, ZeRO stage %d", PG_NUM(n),
+                              n == 1 ? "" : "s", z->stage));
+        PG_TRY(pg__store_set_ranks(s, text.s, err));
+    }
+done:
+    pg__str_fini(&text);
+    return st;
+}
 
 static pg_status describe(pg_store *s, const pg__zero_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__zero *z = &job->slices[0];
     pg__str text = {0};
+    PG_TRY(pg__str_puts(&text, job->what == PG_ZERO_STATE ? "the weights" : "the optimizer", err));
     if (z->universal)
-        PG_TRY(pg__str_printf(&text, err, "the optimizer of a universal checkpoint"));
-    else if (job->what == PG_ZERO_STATE)
-        PG_TRY(pg__str_printf(&text, err, "the weights, of ZeRO stage %d on %s rank%s", z->stage,
-                              PG_NUM(z->n_ranks), z->n_ranks == 1 ? "" : "s"));
-    else
-        PG_TRY(pg__str_printf(&text, err, "the optimizer of ZeRO stage %d on %s rank%s", z->stage,
-                              PG_NUM(z->n_ranks), z->n_ranks == 1 ? "" : "s"));
+        PG_TRY(pg__str_puts(&text, " of a universal checkpoint", err));
     if (job->n_slices > 1)
         PG_TRY(pg__str_printf(&text, err, ", %zu %s", job->n_slices,
                               job->pipeline ? "stages of a pipeline" : "slices of each"));
@@ -146,7 +185,8 @@ static pg_status fill(pg_store *s, const checkpoint *c, pg_err *err)
             .name = t->name, .dtype = t->dtype, .rank = m->rank, .dims = m->dims};
         PG_TRY(pg__store_add_weight(s, &d, err));
     }
-    PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
+    PG_TRY(set_metadata(s, &c->job.slices[0], err));
+    PG_TRY(set_ranks(s, &c->job, err));
     if (c->job.slices[0].writer)
         PG_TRY(pg__store_set_writer(s, c->job.slices[0].writer, err));
     PG_TRY(describe(s, &c->job, err));
@@ -179,7 +219,7 @@ static pg_status what_of(pg__zero_what *out, const char *part, pg_err *err)
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                  const pg_open_opts *opts, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     checkpoint *c = NULL;

@@ -47,7 +47,7 @@ typedef struct pg_finding {
      * owned. pg_unwrap_file() then needs opts.like. NULL: it accepts the file as it is. With
      * PG_V_SINGLE: a name of PyTorch holds "module", which may be a wrapper's. */
     char *unsettled;
-    /* What takes the model out: PG_DO_UNWRAP; PG_DO_JOIN for what the ranks of a job saved;
+    /* What takes the model out: PG_DO_UNWRAP, or PG_DO_JOIN for what the ranks of a job saved.
      * PG_DO_NOTHING if there is nothing to take out. */
     pg_action next;
     char *index; /* one shard of several: path of the index, which describes the whole; owned */
