@@ -57,6 +57,13 @@ typedef struct cli_example {
     const char *command, *what;
 } cli_example;
 
+/* An option of tools that join what Megatron-LM's ranks wrote. */
+#define CLI_RULES                                                                  \
+    {                                                                              \
+        0, "rules", "RULES", NULL, &cli.rules, NULL, NULL,                         \
+            "what the files of Megatron-LM's ranks do not settle (man pg-formats)" \
+    }
+
 /* Groups of common options; operands may be "-", a model's JSON on standard input. */
 enum { CLI_WRITES = 1, CLI_READS_PARTS = 2, CLI_READS_STDIN = 4 };
 
@@ -83,6 +90,7 @@ typedef struct cli_common {
     int quiet, verbose, json;
     const char *part;                         /* CLI_READS_PARTS; pgfit */
     int master, as_trained;                   /* CLI_WEIGHTS; as_trained is part "module" */
+    const char *rules;                        /* an option of the tool's own */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     int in_place;                             /* no output file; an option of the tool's own */
     const char *output;                       /* CLI_WRITES: -o FILE instead of the last operand */

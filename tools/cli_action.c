@@ -133,9 +133,9 @@ static const char *value_of(const line *l, const char *key)
 /* The tool and the options that affect its output; other options are not repeated. */
 static void put_command(line *l)
 {
-    static const char *const names[] = {"part",         "like",    "template",
-                                        "strip-prefix", "partial", "weights-only",
-                                        "no-optimizer", "gpus",    "name"};
+    static const char *const names[] = {"part",    "like",         "template",     "strip-prefix",
+                                        "partial", "weights-only", "no-optimizer", "gpus",
+                                        "name",    "rules"};
     put(l, "%s", cli_tool_name());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const cli_opt *o = cli_given_option(names[i]);

@@ -33,6 +33,7 @@ static const cli_opt options[] = {
     {0, "summary", "FILE", NULL, &summary, NULL, NULL,
      "also append a table in Markdown to FILE, as GITHUB_STEP_SUMMARY wants it"},
     {'j', "jobs", "N", NULL, NULL, &n_jobs, NULL, "check N files at a time (default 1)"},
+    CLI_RULES,
     {0},
 };
 
@@ -289,6 +290,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         r.files[i].path = argv[i + 1];
     o.part = cli.part;
+    o.rules = cli.rules;
     o.cancel = cli_cancel();
     if (n_jobs > 1 && n > 1)
         run_many(&r, n_jobs < n ? n_jobs : n);

@@ -24,6 +24,7 @@ static const cli_opt options[] = {
      "store weights in this type, and report the rounding error"},
     {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
     CLI_WEIGHTS,
+    CLI_RULES,
     CLI_EACH,
     {0},
 };

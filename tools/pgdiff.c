@@ -26,6 +26,7 @@ static const cli_opt options[] = {
      "the part of B; --part is then the part of A"},
     {0, "top", "N", NULL, NULL, &top, NULL,
      "list the N tensors that changed most, the most changed first"},
+    CLI_RULES,
     {0},
 };
 
@@ -395,6 +396,7 @@ int main(int argc, char **argv)
     o.rel = tolerance(rel_text, "relative");
     o.quick = cli.quiet && !cli.json;
     o.part = cli.part;
+    o.rules = cli.rules;
     o.cancel = cli_cancel();
     o.progress = cli_progress();
     if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK) {

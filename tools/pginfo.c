@@ -19,6 +19,7 @@ static const cli_opt options[] = {
      "write a page for browsers, with a histogram per tensor, to FILE"},
     {'r', "recursive", NULL, &recursive, NULL, NULL, NULL,
      "look into all folders below (the default)"},
+    CLI_RULES,
     {'f', "force", NULL, &opts.force, NULL, NULL, NULL, "--html: replace an existing FILE"},
     {0},
 };

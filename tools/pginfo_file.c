@@ -185,7 +185,7 @@ static void read_stats(info *in, const info_opts *o)
 
 void info_open(info *in, const char *path, const info_opts *o)
 {
-    const pg_open_opts open = {.part = cli.part};
+    const pg_open_opts open = {.part = cli.part, .rules = cli.rules};
     const pg_open_opts rescue = {.salvage = 1};
     const pg_open_opts listed = {.part = ""};
     struct stat st;

@@ -19,6 +19,7 @@ static const cli_opt options[] = {
     {0, "finish", NULL, &o.finish, NULL, NULL, NULL,
      "after all jobs: prove their shards, and write the index"},
     CLI_WEIGHTS,
+    CLI_RULES,
     {0},
 };
 
@@ -36,11 +37,10 @@ static const char *const about[] = {
     "IN is the folder, its manifest.json or index, or one shard. pgjoin looks at all shards\n"
     "before it begins OUT, and lists every missing or damaged one. It compares checksums while\n"
     "copying; OUT appears only if all are right.",
-    "IN may also be a checkpoint of parallel training: a folder of torch.distributed.checkpoint\n"
-    "or DeepSpeed's ZeRO, a prefix or SavedModel of TensorFlow, msgpack of Flax. Its model "
-    "becomes\n"
-    "safetensors, with the names of the bare module (man pg-formats): one file, or, if OUT is a\n"
-    "folder or ends with /, shards as Hugging Face's libraries load them.",
+    "IN may also be a checkpoint of parallel training: a folder of torch.distributed.checkpoint,\n"
+    "DeepSpeed's ZeRO or Megatron-LM, a prefix or SavedModel of TensorFlow, msgpack of Flax. Its\n"
+    "model becomes safetensors, with the names of the bare module (man pg-formats): one file, or,\n"
+    "if OUT is a folder or ends with /, shards as Hugging Face's libraries load them.",
     "For a checkpoint that one machine would read for hours, start pgjoin --jobs K/N IN OUT for\n"
     "each K from 1 to N, on as many machines as you have (an array of Slurm will do), then once\n"
     "pgjoin --finish IN OUT. A job that failed can be started again.",
@@ -133,6 +133,7 @@ int main(int argc, char **argv)
     const double start = shards_now();
     o.write = (pg_write_opts){.force = cli.force,
                               .part = cli.part,
+                              .rules = cli.rules,
                               .dry_run = cli.dry_run,
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,

@@ -21,6 +21,7 @@ static const cli_opt options[] = {
     {'j', "jobs", "N", NULL, NULL, &n_threads, NULL,
      "npy: write N files at a time (default 1); the files are the same"},
     {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "also write SHA256SUMS, for sha256sum -c"},
+    CLI_RULES,
     {0},
 };
 
@@ -124,6 +125,7 @@ int main(int argc, char **argv)
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,
                               .part = cli.part,
+                              .rules = cli.rules,
                               .cancel = cli_cancel(),
                               .progress = cli_progress()};
     o.max_tensors = max_tensors;

@@ -20,6 +20,7 @@ static const cli_opt options[] = {
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
     CLI_SHA256,
+    CLI_RULES,
     CLI_EACH,
     {0},
 };

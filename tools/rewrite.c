@@ -14,6 +14,7 @@ pg_write_opts rewrite_opts(void)
                            .no_sync = cli.no_sync,
                            .skip_verify = cli.skip_verify,
                            .part = cli.part,
+                           .rules = cli.rules,
                            .in_place = cli.in_place,
                            .sha256 = rewrite_sha256,
                            .cancel = cli_cancel(),

@@ -208,10 +208,11 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
 /* Tries what would be proposed, without writing it. */
 static int unwraps_like(const pg__checking *c, int partial)
 {
-    const pg_unwrap_opts o = {.write = {.dry_run = 1, .part = c->o->part, .cancel = c->o->cancel},
-                              .like = c->o->model,
-                              .like_text = c->o->model_text,
-                              .partial = partial};
+    const pg_unwrap_opts o = {
+        .write = {.dry_run = 1, .part = c->o->part, .rules = c->o->rules, .cancel = c->o->cancel},
+        .like = c->o->model,
+        .like_text = c->o->model_text,
+        .partial = partial};
     pg_rewrite_report rep = {0};
     const pg_status st = pg_unwrap_file(c->path, NULL, &o, &rep, NULL);
     pg_rewrite_report_fini(&rep);
@@ -245,7 +246,7 @@ static pg_status run(pg__checking *c, pg_err *err)
     pg_status st = PG_OK;
     pg_err why = {0};
     const int all = !c->o->only_finite && !c->o->only_no_wrapper;
-    const pg_open_opts how = {.part = c->o->part};
+    const pg_open_opts how = {.part = c->o->part, .rules = c->o->rules};
     st = pg__view_open(&c->view, c->path, &how, &why);
     if (st == PG_E_FORMAT) {
         int is_split = 0;

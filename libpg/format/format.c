@@ -11,6 +11,7 @@
 #include "format/dcp.h"
 #include "format/identify.h"
 #include "format/manifest.h"
+#include "format/megatron.h"
 #include "format/orbax/orbax.h"
 #include "format/ranks.h"
 #include "format/st_cut.h"
@@ -152,6 +153,8 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
     PG_TRY(pg__orbax_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__zero_in_folder(out, folder, err));
+    if (!*out)
+        PG_TRY(pg__megatron_in_folder(out, folder, err));
     if (!*out)
         PG_TRY(pg__tf_in_folder(out, folder, err));
     if (!*out)

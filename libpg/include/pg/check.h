@@ -33,6 +33,7 @@ typedef struct pg_check_opts {
     const char *input, *expect, *device;
     double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
     const char *part;           /* as pg_open_opts.part */
+    const char *rules;          /* as pg_open_opts.rules */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* gets the bytes whose values have been examined; may be NULL */
 } pg_check_opts;

@@ -25,6 +25,7 @@ typedef struct pg_compare_opts {
     /* As pg_open_opts.part: of A, and also of B if part_b is NULL. With part alone, one of the two
      * files may have a format without parts. */
     const char *part, *part_b;
+    const char *rules; /* as pg_open_opts.rules, of both */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* gets the bytes of A that have been compared; may be NULL */
 } pg_compare_opts;

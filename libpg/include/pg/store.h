@@ -82,6 +82,12 @@ typedef struct pg_open_opts {
      * trained), "optimizer". NULL: the only part that can be the model. PG_E_UNSUPPORTED:
      * a file of another format, or a part without tensors. */
     const char *part;
+    /* Megatron-LM's ranks: what their files do not settle, with commas between: "megatron-core",
+     * "megatron-lm-3" to "-0" (the order inside fused queries, keys and values); "heads=N";
+     * "vocab=N", to cut off the padding of the vocabulary; "NAME=HOW", how a tensor is cut (NAME
+     * may hold * and ?): 0, 1 (this axis), glu (two halves along axis 0), same (all ranks have it),
+     * first (the same, not compared). NULL: nothing. Formats that need none ignore it. */
+    const char *rules;
 } pg_open_opts;
 
 /* Opens a checkpoint of any known format, read-only. The contents determine the format; the file

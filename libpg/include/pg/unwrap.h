@@ -23,13 +23,14 @@ extern "C" {
 #endif
 
 typedef struct pg_write_opts {
-    int force;        /* replace an existing output */
-    int dry_run;      /* check and plan everything, write nothing */
-    int no_sync;      /* do not wait for the disk */
-    int skip_verify;  /* do not read the output back */
-    const char *part; /* of the input, as pg_open_opts.part */
-    int sha256;       /* report the output's SHA-256; only for pg_unwrap_file() and
-                         pg_wrap_file() */
+    int force;         /* replace an existing output */
+    int dry_run;       /* check and plan everything, write nothing */
+    int no_sync;       /* do not wait for the disk */
+    int skip_verify;   /* do not read the output back */
+    const char *part;  /* of the input, as pg_open_opts.part */
+    const char *rules; /* as pg_open_opts.rules */
+    int sha256;        /* report the output's SHA-256; only for pg_unwrap_file() and
+                          pg_wrap_file() */
     /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() support it,
      * for .h5 files of the legacy layout: tensors stay where they are, new groups and lists are
      * appended, and one sector is rewritten to point there. A crash at any moment leaves the old

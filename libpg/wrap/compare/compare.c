@@ -217,6 +217,7 @@ static pg_status open_both(compare *c, pg_err *err)
 {
     const pg_open_opts whole = {0};
     pg_open_opts of_a = whole, of_b = whole;
+    of_a.rules = of_b.rules = c->o->rules;
     of_a.part = c->o->part;
     of_b.part = c->o->part_b ? c->o->part_b : c->o->part;
     pg_status st = pg__view_open(&c->a, c->path_a, &of_a, err);

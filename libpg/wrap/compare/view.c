@@ -430,7 +430,7 @@ done:
 
 pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err)
 {
-    pg_write_opts write = {.part = how->part};
+    pg_write_opts write = {.part = how->part, .rules = how->rules};
     out->r.in = path;
     out->r.write = &write;
     pg_status st = pg__rewrite_open(&out->r, err);

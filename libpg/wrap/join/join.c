@@ -395,7 +395,8 @@ static pg_status join_index(pg__join *j, pg_err *err)
     pg_status st = PG_OK;
     pg__plan plan = {0};
     pg_store *s = NULL;
-    PG_TRY(pg_store_open(&s, j->index, &(pg_open_opts){.part = j->o->write.part}, err));
+    PG_TRY(pg_store_open(
+        &s, j->index, &(pg_open_opts){.part = j->o->write.part, .rules = j->o->write.rules}, err));
     if (pg__format_of(s)->of_ranks) {
         pg_store_close(s); /* each may hold a file of every rank open */
         return pg__join_ranks(j, err);

@@ -151,8 +151,8 @@ def _part(part: Optional[str], as_trained: bool) -> Optional[str]:
 
 def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[str] = None,
          max_shard_size: Union[None, int, str] = None, job: Optional[Tuple[int, int]] = None, finish: bool = False,
-         part: Optional[str] = None, as_trained: bool = False, force: bool = False, dry_run: bool = False, no_sync: bool = False,
-         skip_verify: bool = False, progress: Progress = False) -> ShardReport:
+         part: Optional[str] = None, as_trained: bool = False, rules: Optional[str] = None, force: bool = False, dry_run: bool = False,
+         no_sync: bool = False, skip_verify: bool = False, progress: Progress = False) -> ShardReport:
     """Joins shards into the file that was split; of what the ranks of a job left (DCP, ZeRO, ...), writes the model.
 
     Args:
@@ -166,6 +166,7 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
         job: (k, n): writes the k-th of n shares, counted from 1, as other processes write theirs. finish: when all are
             through, proves their shards and writes the index.
         as_trained: of DeepSpeed, the weights in the type of training instead of the float32 ones; it is part="module".
+        rules: what the files of Megatron-LM's ranks do not settle: "megatron-lm-0", "NAME=same".
     The others are unwrap()'s. Raises DamagedError, whose details list all missing and damaged shards.
 
     >>> folder = split("model.h5", "shards").output
@@ -175,7 +176,7 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
     k, n = job or (0, 0)
     return _write("pg_join_file", ShardReport, src, dst, abi.pg_join_opts(), {
         "only": only, "dtype": dtype, "max_shard_size": _size(max_shard_size), "job": k, "n_jobs": n, "finish": finish,
-        "part": _part(part, as_trained), "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
+        "part": _part(part, as_trained), "rules": rules, "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
 
 
 @contextlib.contextmanager
@@ -192,7 +193,7 @@ def _as_file(names: Union[None, Path, Dict[str, str]]) -> Iterator[Optional[Path
 
 def convert(src: Path, dst: Path, *, to: Optional[str] = None, model: ModelLike = None, unwrap: bool = False,
             layout: str = "keras", rename: Union[None, Path, Dict[str, str]] = None, dtype: Optional[str] = None,
-            keras: Optional[int] = None, part: Optional[str] = None, as_trained: bool = False, force: bool = False,
+            keras: Optional[int] = None, part: Optional[str] = None, as_trained: bool = False, rules: Optional[str] = None, force: bool = False,
             dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False, progress: Progress = False) -> ConvertReport:
     """Writes the same weights in another container, bit by bit.
 
@@ -205,6 +206,7 @@ def convert(src: Path, dst: Path, *, to: Optional[str] = None, model: ModelLike 
         dtype: "float32", "float16" or "bfloat16" for all floating-point weights; the report has the rounding error.
         keras: 2 or 3: the Keras whose description is written.
         as_trained: as for join().
+        rules: as join()'s.
     The others are unwrap()'s. Raises MismatchError, UnsupportedError (names what the target cannot hold).
 
     >>> convert("model.h5", "model.safetensors").format
@@ -216,5 +218,5 @@ def convert(src: Path, dst: Path, *, to: Optional[str] = None, model: ModelLike 
     with _as_file(rename) as names:
         return _write("pg_convert_file", ConvertReport, src, dst, abi.pg_convert_opts(), {
             **described(model, "model", "model_text"), "to": to, "unwrap": unwrap, "layout": layouts.index(layout),
-            "rename": names, "dtype": dtype, "keras": keras, "part": _part(part, as_trained), "force": force, "dry_run": dry_run,
+            "rename": names, "dtype": dtype, "keras": keras, "part": _part(part, as_trained), "rules": rules, "force": force, "dry_run": dry_run,
             "no_sync": no_sync, "skip_verify": skip_verify}, progress)

@@ -37,7 +37,7 @@ struct pg_layer {
     const char *name; size_t first; size_t n_weights;
 };
 struct pg_open_opts {
-    int salvage; const char *part;
+    int salvage; const char *part; const char *rules;
 };
 struct pg_part {
     const char *path; const char *kind; uint64_t n_tensors, n_params; int is_model;
@@ -63,7 +63,7 @@ struct pg_param_counts {
     int known; uint64_t trainable, non_trainable;
 };
 struct pg_write_opts {
-    int force; int dry_run; int no_sync; int skip_verify; const char *part; int sha256; int in_place; const volatile
+    int force; int dry_run; int no_sync; int skip_verify; const char *part; const char *rules; int sha256; int in_place; const volatile
     int *cancel; pg_progress *progress; pg_status (*prove)(void *user, const char *path, pg_err *err); void *user;
 };
 struct pg_unwrap_opts {
@@ -111,7 +111,7 @@ struct pg_shard_report {
 };
 struct pg_check_opts {
     const char *model; const char *model_text; int only_finite, only_no_wrapper; int strict; const char *sha256; const
-    char *input, *expect, *device; double tolerance; const char *part; const volatile int *cancel; pg_progress
+    char *input, *expect, *device; double tolerance; const char *part; const char *rules; const volatile int *cancel; pg_progress
     *progress;
 };
 struct pg_check {
@@ -122,7 +122,7 @@ struct pg_check_report {
     size_t n_notes;
 };
 struct pg_compare_opts {
-    double abs, rel; int by_order; const char *ignore; int quick; const char *part, *part_b; const volatile int
+    double abs, rel; int by_order; const char *ignore; int quick; const char *part, *part_b; const char *rules; const volatile int
     *cancel; pg_progress *progress;
 };
 enum pg_row_kind {
