@@ -1,8 +1,10 @@
 /* fuzz_pickle.c - any bytes as the pickle of a .pt: run as data, then searched for tensors.
- * Whatever comes out must be within the bounds that the reader promises. */
+ * Whatever comes out must be within the bounds that the reader promises. What a rank of Megatron-LM
+ * says of its job is read, too. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/megatron.h"
 #include "format/pytorch_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -88,6 +90,16 @@ static void read_part(const pg__pickle *p, const char *part)
     pg__pt_tree_fini(&t);
 }
 
+static void check_megatron(const pg__pickle *p)
+{
+    pg_err err = {0};
+    pg__megatron_facts f = {0};
+    if (pg__megatron_facts_of(&f, p, &err) != PG_OK)
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+    else
+        require(f.version >= -1 && f.version <= 3 && f.n_models <= 1024);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     pg_err err = {0};
@@ -101,6 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     require(used > 0 && used <= n && !cut);
     check_values(&p, (const char *)data, n);
+    check_megatron(&p);
     read_part(&p, NULL);
     read_part(&p, ".");
     if (pg__pt_tree_read(&t, &p, "", &err) == PG_OK) {

@@ -37,7 +37,7 @@ TARGETS = {
     'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
     'orbax': Target(['json'], 4096, [], 10 * M,
                     [f'libpg/format/orbax/{part}.c' for part in ('chunk', 'kv', 'ocdbt', 'zarr')] + ['libpg/store/tiles.c'] + JSON),
-    'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
+    'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE + ['libpg/format/megatron_args.c']),
     'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
                       ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_store.c', 'libpg/format/pytorch_stream.c'] + PICKLE + ZIP),
     'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/model/resume_file.c']),

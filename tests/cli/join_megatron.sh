@@ -1,0 +1,47 @@
+# ranks of Megatron-LM: put together, or refused in one line with nothing written
+exec 2>&1
+run() { echo "\$ $*"; "$@" || echo "status $?"; }
+cp -r "$TESTDATA"/modern/megatron-* "$TESTDATA"/extra/megatron/bad-* . && chmod -R u+w .
+
+for c in megatron-gelu-tp2-pp2 megatron-llama-tp2-pp2-vp2 megatron-moe-pp2-ep2 megatron-old-1 megatron-old-2; do
+  run pgjoin $c/ckpt $c.safetensors
+  pgdiff $c.safetensors $c/expected.safetensors
+done
+run pgjoin megatron-old-0/ckpt old.safetensors
+run pgjoin --rules megatron-lm-1,heads=4 megatron-old-2/ckpt old.safetensors
+run pgjoin --rules megatron-lm-9 megatron-old-0/ckpt old.safetensors
+run pgjoin --rules megatron-lm-0,heads=3 megatron-old-0/ckpt old.safetensors
+run pgjoin --rules megatron-lm-0,heads=4 megatron-old-0/ckpt old.safetensors
+run pgdiff --rules megatron-lm-0,heads=4 megatron-old-0/ckpt old.safetensors
+run pginfo megatron-llama-tp2-pp2-vp2/ckpt/iter_0000020/mp_rank_01_001 | head -4
+run pgjoin --rules vocab=37 megatron-gelu-tp2-pp2/ckpt words.safetensors
+pginfo words.safetensors | grep 'word_emb\|output'
+pgdiff words.safetensors megatron-gelu-tp2-pp2/expected.safetensors | head -3
+run pgjoin --rules vocab=20 megatron-llama-tp2-pp2-vp2/ckpt few.safetensors
+run pgjoin --rules vocab=41 megatron-gelu-tp2-pp2/ckpt out.safetensors
+run pgjoin --part optimizer megatron-gelu-tp2-pp2/ckpt optimizer.safetensors
+
+# which iteration, which ranks
+cp -r megatron-old-1/ckpt c && cp -r c/iter_0000007 c/iter_0000009
+run pgcheck c
+echo 9 >c/latest_checkpointed_iteration.txt && rm c/iter_0000009/mp_rank_00/model_optim_rng.pt
+run pgjoin c out.safetensors
+echo 11 >c/latest_checkpointed_iteration.txt
+run pgjoin c out.safetensors
+echo never >c/latest_checkpointed_iteration.txt
+run pgjoin c out.safetensors
+rm -r c
+c=megatron-gelu-tp2-pp2/ckpt/iter_0000020
+truncate -s 9000 $c/mp_rank_01_001/model_optim_rng.pt && rm $c/mp_rank_01_000/model_optim_rng.pt
+run pgjoin megatron-gelu-tp2-pp2/ckpt out.safetensors
+rm -r megatron-old-0/ckpt/iter_0000007/mp_rank_01
+run pgjoin --rules megatron-lm-0,heads=4 megatron-old-0/ckpt out.safetensors
+
+for f in bad-*; do
+  run pgjoin $f $f.safetensors
+done
+run pgjoin --rules adapter.weight=1 bad-unknown out.safetensors
+run pginfo out.safetensors
+run pgjoin --rules '*position*=first' bad-copies out.safetensors --force
+rm -rf bad-*/ megatron-*/
+ls
