@@ -4,7 +4,8 @@
 usage: checkpoints.py --tools DIR [-v]
 PG_KERAS2_PYTHON (TensorFlow 2.15) saves models with layers of many kinds as checkpoints and SavedModels; from each, pgconvert must
 write an .h5 that a new model loads with equal weights, and pgjoin must write every variable. PG_TORCH_PYTHON runs processes that cut
-tensors over meshes of one and two dimensions and save them with torch.distributed.checkpoint; pgjoin must write what they held.
+tensors over meshes of one and two dimensions and save them with torch.distributed.checkpoint; pgjoin must write what they held. PG_MEGATRON_PYTHON (megatron-core) cuts models over tensor, pipeline and expert parallel ranks, each
+of which writes its file as Megatron-LM does (megatron_write.py); pgjoin must write the model that one process holds.
 Without an environment its part is left out.
 """
 import argparse
@@ -153,6 +154,24 @@ def torch(box, python, folder, bad):
     return n
 
 
+def megatron(box, python, folder, bad):
+    r = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=4", f"{HERE}/megatron_write.py", folder],
+                       capture_output=True, text=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if r.returncode:
+        raise RuntimeError(r.stderr[-3000:])
+    names = r.stdout.split()
+    for name in names:
+        at = f"{folder}/{name}"
+        for argv in (("pgcheck", at), ("pgjoin", "-q", at, f"{at}/out.safetensors"), ("pgdiff", f"{at}/out.safetensors", f"{at}.safetensors")):
+            r = box.tool(*argv)
+            if r.rc:
+                bad.append((f"{name}: {argv[0]}", (r.out + r.err).strip()[-300:]))
+                break
+    if not names:
+        bad.append(("Megatron-Core", "wrote nothing"))
+    return len(names)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tools", required=True)
@@ -160,7 +179,7 @@ def main():
     a = ap.parse_args()
     box, bad, skipped, n = Box(a.tools, None, "."), [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, part in (("PG_KERAS2_PYTHON", keras), ("PG_TORCH_PYTHON", torch)):
+        for name, part in (("PG_KERAS2_PYTHON", keras), ("PG_TORCH_PYTHON", torch), ("PG_MEGATRON_PYTHON", megatron)):
             python = os.environ.get(name)
             if not python:
                 skipped.append(name)
