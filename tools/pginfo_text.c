@@ -29,6 +29,7 @@ const char *info_format_words(const char *format)
         {"tensorflow", "TensorFlow checkpoint"},
         {"torch-dcp", "torch.distributed checkpoint (DCP)"},
         {"torch-dcp-safetensors", "torch.distributed checkpoint (safetensors)"},
+        {"megatron", "Megatron-LM checkpoint"},
         {"torch-ranks", "PyTorch checkpoint (a file for each rank)"},
         {"deepspeed-zero", "DeepSpeed checkpoint (ZeRO)"},
         {"flax-msgpack", "Flax checkpoint (msgpack)"},

@@ -79,6 +79,11 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
     return pg__tiles_read(&c->window, &c->t->tiled, fetch, c, off, buf, n, err);
 }
 
+static pg_pieces pieces_of(const void *ctx, size_t tensor)
+{
+    return pg__tiles_pieces(&((const checkpoint *)ctx)->model.v[tensor].tiled);
+}
+
 /* ---- the store ---- */
 
 static uint64_t embedded_rows(const pg__megatron_model *l)
@@ -132,7 +137,12 @@ static pg_status put_others(pg_store *s, const checkpoint *c, const char *path, 
     pg_status st = PG_OK;
     pg__str text = {0}, iterations = {0};
     const pg__megatron_facts *f = &c->m.facts;
+    PG_TRY(pg__str_printf(&text, err, "saved by %zu rank%s, ", c->m.ranks.n,
+                          c->m.ranks.n == 1 ? "" : "s"));
     PG_TRY(put_ranks(&text, &c->m, err));
+    PG_TRY(pg__store_set_ranks(s, text.s, err));
+    text.n = 0;
+    PG_TRY(pg__str_printf(&text, err, "%sarguments of the job", f->args.there ? "" : "no "));
     if (f->iteration >= 0)
         PG_TRY(pg__str_printf(&text, err, ", iteration %s", PG_NUM((uint64_t)f->iteration)));
     if (f->args.num_layers)
@@ -144,8 +154,6 @@ static pg_status put_others(pg_store *s, const checkpoint *c, const char *path, 
                               PG_NUM(f->args.padded_vocab_size)));
     if (c->m.rules.words)
         PG_TRY(pg__str_printf(&text, err, ", cut to %s", PG_NUM(c->m.rules.words)));
-    if (!f->args.there)
-        PG_TRY(pg__str_puts(&text, ", no args", err));
     if (c->model.n_tied)
         PG_TRY(pg__str_puts(&text, ", a copy of the word embeddings for the output", err));
     if (c->model.n_extra)
@@ -199,7 +207,7 @@ static pg_status refuse_part(const checkpoint *c, const char *part, pg_err *err)
 static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
                                  const pg_open_opts *opts, pg_err *err)
 {
-    static const pg__store_io data = {.read = read_data, .close = close_data};
+    static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     (void)io;

@@ -106,7 +106,7 @@ static pg_pieces pieces_of(const void *ctx, size_t tensor)
 
 /* ---- the store ---- */
 
-/* In the output both names have the values; "pg.tied" tells that they are one. */
+/* In the output both names have the values; "tied" tells that they are one. */
 static pg_status set_metadata(pg_store *s, const pg__zero *z, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -115,7 +115,7 @@ static pg_status set_metadata(pg_store *s, const pg__zero *z, pg_err *err)
         PG_TRY(pg__str_printf(&tied, err, "%s%s=%s", i ? "," : "", z->ties[i].name, z->ties[i].of));
     PG_TRY(pg__str_puts(&text, "{\"format\":\"pt\"", err));
     if (tied.n) {
-        PG_TRY(pg__str_puts(&text, ",\"pg.tied\":", err));
+        PG_TRY(pg__str_puts(&text, ",\"tied\":", err));
         PG_TRY(pg__json_quote(&text, tied.s, tied.n, err));
     }
     PG_TRY(pg__str_puts(&text, "}", err));

@@ -4,8 +4,9 @@
  *     pg_err err;
  *     pg_store *s = NULL;
  *     pg_finding f = {0};
- *     if (pg_store_open(&s, "parallel.h5", NULL, &err) == PG_OK && pg_inspect(&f, s, &err) ==
- * PG_OK) printf("%s: %s\n", pg_verdict_name(f.verdict), f.reason); pg_finding_fini(&f);
+ *     if (pg_store_open(&s, "parallel.h5", NULL, &err) == PG_OK && pg_inspect(&f, s, &err) == PG_OK)
+ *         printf("%s: %s\n", pg_verdict_name(f.verdict), f.reason);
+ *     pg_finding_fini(&f);
  *     pg_store_close(s);
  */
 #ifndef PG_INSPECT_H
@@ -18,13 +19,13 @@ extern "C" {
 #endif
 
 typedef enum pg_verdict {
-    PG_V_UNKNOWN,   /* not a checkpoint that libpg knows */
-    PG_V_SINGLE,    /* a single-device model */
-    PG_V_WRAPPER,   /* a parallel wrapper around one template */
-    PG_V_NESTED,    /* an ordinary nested model (transfer learning, GAN, multi-view ...) */
-    PG_V_AMBIGUOUS, /* names alone cannot distinguish a wrapper from a nested model */
-    PG_V_DAMAGED,   /* half-written, truncated or inconsistent */
-    PG_V_NO_WEIGHTS /* a model without a single weight */
+    PG_V_UNKNOWN,    /* not a checkpoint that libpg knows */
+    PG_V_SINGLE,     /* a single-device model */
+    PG_V_WRAPPER,    /* a parallel wrapper around one template */
+    PG_V_NESTED,     /* an ordinary nested model (transfer learning, GAN, multi-view ...) */
+    PG_V_AMBIGUOUS,  /* names alone cannot distinguish a wrapper from a nested model */
+    PG_V_DAMAGED,    /* half-written, truncated or inconsistent */
+    PG_V_NO_WEIGHTS  /* a model without a single weight */
 } pg_verdict;
 
 /* "unknown", "single", "wrapper", "nested", "ambiguous", "damaged", "no-weights". */
@@ -32,14 +33,13 @@ PG_API const char *pg_verdict_name(pg_verdict v);
 
 typedef struct pg_finding {
     pg_verdict verdict;
-    const char *recogniser; /* static: name of the wrapper's kind, or NULL */
-    int certain;            /* 1: all evidence agrees; 0: likely, so tell the user */
-    size_t replicas;        /* 0 if it does not apply (PyTorch prefixes) */
-    char *
-        template_name; /* the nested model, or the PyTorch prefix, or the words of wrappers that
-                        * stand inside names ("module, _fsdp_wrapped_module"); owned; may be NULL */
-    char *reason;      /* one sentence for people, never NULL after PG_OK; owned */
-    char **evidence;   /* facts on which the verdict rests, one line each; owned */
+    const char *recogniser;  /* static: name of the wrapper's kind, or NULL */
+    int certain;             /* 1: all evidence agrees; 0: likely, so tell the user */
+    size_t replicas;         /* 0 if it does not apply (PyTorch prefixes) */
+    char *template_name;     /* the nested model, or the PyTorch prefix, or the words of wrappers that
+                              * stand inside names ("module, _fsdp_wrapped_module"); owned; may be NULL */
+    char *reason;            /* one sentence for people, never NULL after PG_OK; owned */
+    char **evidence;         /* facts on which the verdict rests, one line each; owned */
     size_t n_evidence;
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
@@ -61,9 +61,9 @@ PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *er
 /* Releases what a finding owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_finding_fini(pg_finding *f);
 
-/* The same for a file that pg_store_open() refused with `failure`: PG_V_DAMAGED or PG_V_UNKNOWN;
- * and what its first bytes say of its container, a static word ("hdf5", "zip", "pytorch-zip",
- * "npy"), or NULL. */
+/* The same for a file that pg_store_open() refused with `failure`: PG_V_DAMAGED or PG_V_UNKNOWN; and
+ * what its first bytes say of its container, a static word ("hdf5", "zip", "pytorch-zip", "npy"), or
+ * NULL. */
 PG_API pg_verdict pg_failure_verdict(pg_status failure);
 PG_API const char *pg_failure_container(const char *path, pg_status failure);
 

@@ -82,8 +82,9 @@ void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, con
 void pg__next_join(pg_action *out, const pg_store *s)
 {
     const char *in = pg__store_asked(s);
+    const pg__format *f = pg__format_of(s);
     *out = (pg_action){0};
-    if (!*in || !pg__format_of(s)->of_ranks)
+    if (!*in || !f || !f->of_ranks)
         return;
     out->what = PG_DO_JOIN;
     pg__action_arg(out, "file", "%s", in);
