@@ -403,11 +403,10 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
     header h = {0};
     pg_store *s = NULL;
     int cut = 0;
-    (void)opts;
     PG_TRY(read_header(&h, io, err));
     PG_TRY(is_cut(&cut, &h, path, err));
     if (cut) {
-        st = pg__st_cut_open(out, path, err);
+        st = pg__st_cut_open(out, path, opts->rules, err);
         goto done;
     }
     PG_TRY(pg__store_new(&s, "safetensors", &data, io, err));

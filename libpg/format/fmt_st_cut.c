@@ -6,7 +6,8 @@
  *
  * No file says the shape of the whole or how many ranks there were: a tensor is as large as its
  * pieces reach, which must tile it. A rank without tensors writes no file, but the last ranks
- * are the first to have none: a gap in the numbers is a missing file. */
+ * are the first to have none: a gap in the numbers is a missing file. Whether files after the last
+ * are missing is settled by a tensor whose last piece is smaller, or by the caller. */
 #include "format/st_cut.h"
 
 #include <errno.h>
@@ -196,18 +197,32 @@ static pg_status describe(pg_store *s, unsigned n_ranks, pg_err *err)
 {
     static const char metadata[] = "{\"format\":\"pt\"}";
     pg_status st = PG_OK;
-    pg__str others = {0};
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, metadata, sizeof metadata - 1, err));
-    PG_TRY(pg__str_printf(&others, err, "nothing that says how many ranks there were (%u found)",
-                          n_ranks));
-    PG_TRY(pg__store_set_others(s, others.s, err));
     PG_TRY(pg__store_set_n_ranks(s, n_ranks, err));
 done:
-    pg__str_fini(&others);
     return st;
 }
 
-pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
+/* Are the n ranks that wrote files all? rules: "ranks=4", from the caller. */
+static pg_status check_ranks(const pg__pieces *p, unsigned n, const char *rules, pg_err *err)
+{
+    unsigned given = 0;
+    int end = 0;
+    if (rules && (sscanf(rules, "ranks=%9u%n", &given, &end) != 1 || rules[end] || !given))
+        return pg_fail(err, PG_E_ARG, "rules: '%s' is not one of these files; ranks=%u is",
+                       PG_SHOW(rules), n);
+    if (given && given != n)
+        return pg_fail(err, PG_E_FORMAT, "files of %u ranks are here, not of %u", n, given);
+    if (given || pg__pieces_most_ranks(p) <= n)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_AMBIGUOUS,
+                  "files of %u rank%s are here, and nothing in them says whether that is all", n,
+                  n == 1 ? "" : "s");
+    pg_err_set(err, "rules", "ranks=%u", n);
+    return PG_E_AMBIGUOUS;
+}
+
+pg_status pg__st_cut_open(pg_store **out, const char *path, const char *rules, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__strs names = {0};
@@ -226,7 +241,9 @@ pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err)
     for (size_t i = 0; i < names.n; i++)
         PG_TRY(add_file(p, fd, names.v[i], path, err));
     PG_TRY(pg__pieces_store(&s, p, pg__fmt_st_cut.name, err));
+    const pg__pieces *pieces = p;
     p = NULL; /* of the store */
+    PG_TRY(check_ranks(pieces, n_ranks, rules, err));
     PG_TRY(describe(s, n_ranks, err));
     *out = s;
     s = NULL;

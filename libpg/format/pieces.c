@@ -268,6 +268,31 @@ static pg_status read_data(void *ctx, size_t i, uint64_t off, void *buf, size_t 
     return pg__tiles_read(&p->window, &p->tensors[i].tiled, fetch, p, off, buf, n, err);
 }
 
+size_t pg__pieces_most_ranks(const pg__pieces *p)
+{
+    size_t most = PG_NONE;
+    uint32_t axes = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        const pg__tiled *t = &p->tensors[i].tiled;
+        uint32_t k = 0;
+        axes |= pg__tiles_pieces(t).axes;
+        while (k < t->rank && !(axes >> k & 1))
+            k++;
+        if (k == t->rank || t->n < 2)
+            continue;
+        uint64_t step = 0, last = UINT64_MAX;
+        for (size_t j = 0; j < t->n; j++) {
+            step = t->v[j].size[k] > step ? t->v[j].size[k] : step;
+            last = t->v[j].size[k] < last ? t->v[j].size[k] : last;
+        }
+        if (last == step)
+            continue;
+        const uint64_t n = (t->dims[k] + step - 2) / (step - 1) - 1; /* ceil(dims / n) == step */
+        most = n < most ? (size_t)n : most;
+    }
+    return axes & (axes - 1) ? PG_NONE : most; /* a mesh of several axes: each has its number */
+}
+
 static pg_pieces pieces_of(const void *ctx, size_t i)
 {
     return pg__tiles_pieces(&((const pg__pieces *)ctx)->tensors[i].tiled);

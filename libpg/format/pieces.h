@@ -28,6 +28,10 @@ size_t pg__pieces_n_files(const pg__pieces *p);
 const pg_store *pg__pieces_file(const pg__pieces *p, size_t file); /* borrowed */
 pg_status pg__pieces_add(pg__pieces *p, const pg__rank_piece *x, pg_err *err);
 
+/* Of a store's pieces: at most so many ranks cut its tensors, if along one axis in parts of one size
+ * but for the last, as torch.chunk() does: a last part that is smaller tells. PG_NONE: none does. */
+size_t pg__pieces_most_ranks(const pg__pieces *p);
+
 /* A store of all tensors, in the order in which they were added. PG_E_FORMAT if pieces of one do
  * not tile it, or files disagree about it. Takes over p if that succeeds. */
 pg_status pg__pieces_store(pg_store **out, pg__pieces *p, const char *format, pg_err *err);

@@ -13,8 +13,9 @@
  * ("model-00001-of-00002.safetensors"); -1: the name does not say. */
 int pg__st_cut_by_name(const char *path);
 
-/* Opens the files of all ranks beside `path`. */
-pg_status pg__st_cut_open(pg_store **out, const char *path, pg_err *err);
+/* Opens the files of all ranks beside `path`. rules: pg_open_opts.rules. PG_E_AMBIGUOUS if nothing
+ * settles whether they are all. */
+pg_status pg__st_cut_open(pg_store **out, const char *path, const char *rules, pg_err *err);
 
 /* The first such file in a folder; *out stays NULL if there is none. */
 pg_status pg__st_cut_in_folder(char **out, const char *folder, pg_err *err);

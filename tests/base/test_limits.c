@@ -331,6 +331,8 @@ static const struct {
     {"PG_LIMIT_CSV_LINE", a_long_line, PG_E_LIMIT, NULL},
     {"PG_LIMIT_CLASSES", a_weight_of_a_high_class, PG_E_ARG, NULL},
     {"PG_LIMIT_RATES_BYTES", a_long_table_of_rates, PG_E_LIMIT, NULL},
+    {"PG_LIMIT_TILE_PAIRS", NULL, PG_E_LIMIT, "store/test_tiles.c"},
+    {"PG_LIMIT_NAMES_BYTES", NULL, PG_E_LIMIT, "format/test_fmt_flax.c"},
 };
 #define N_LIMITS (sizeof limits / sizeof *limits)
 

@@ -86,6 +86,11 @@ run pgjoin c out.safetensors
 fresh dcp-hf-safetensors/ckpt
 run pginfo c | head -3
 run pgjoin --force c joined.safetensors && run pgdiff joined.safetensors "$TESTDATA/modern/dcp-hf-safetensors/expected.safetensors"
+rm c/shard-00004-model-00001-of-00001.safetensors
+run pginfo c
+run pgjoin c out.safetensors
+run pgjoin --rules ranks=4 c out.safetensors
+run pgjoin --rules ranks=3 --dry-run c out.safetensors
 rm c/shard-00002-model-00001-of-00001.safetensors
 run pgjoin c out.safetensors
 mv c/shard-00001-model-00001-of-00001.safetensors c/model.safetensors

@@ -253,7 +253,7 @@ static void names_have_a_budget(void **state)
         memcpy(data + n, ARRAY, sizeof ARRAY - 1);
         n += sizeof ARRAY - 1;
     }
-    assert_fails(PG_E_LIMIT, open_bytes(&s, data, n, NULL, &err), &err);
+    assert_fails(PG_E_LIMIT, open_bytes(&s, data, n, NULL, &err), &err); /* PG_LIMIT_NAMES_BYTES */
     assert_non_null(strstr(err.msg, "names of more than"));
     free(data);
 }

@@ -191,7 +191,7 @@ static void pieces_side_by_side_are_bounded(void **state)
     t.dims[1] = N;
     for (; t.n < N; t.n++)
         t.v[t.n] = (pg__tile){.start = {0, t.n}, .size = {1, 1}};
-    assert_fails(PG_E_LIMIT, pg__tiles_check(&t, &err), &err);
+    assert_fails(PG_E_LIMIT, pg__tiles_check(&t, &err), &err); /* PG_LIMIT_TILE_PAIRS */
     assert_string_equal(err.msg, "w: too many pieces side by side (40000 in all)");
     free(t.v);
 }

@@ -18,6 +18,7 @@
 #define HEADER_BYTES   14u /* magic, length, version, compression */
 #define MAX_HEIGHT     16u
 #define MAX_PATH       65535u
+#define NODE_COSTS     4096u /* at least: TensorStore's have up to 8 MiB, so real ones are few */
 
 typedef struct reader {
     pg__kv *kv;
@@ -113,7 +114,7 @@ static pg_status open_frame(body *b, reader *r, const unsigned char *p, size_t n
     }
     b->p = b->bytes;
     b->end = b->bytes + size;
-    st = spend(r, size);
+    st = spend(r, size < NODE_COSTS ? NODE_COSTS : size);
 done:
     return st;
 }

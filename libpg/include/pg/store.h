@@ -86,7 +86,8 @@ typedef struct pg_open_opts {
      * "megatron-lm-3" to "-0" (the order inside fused queries, keys and values); "heads=N";
      * "vocab=N", to cut off the padding of the vocabulary; "NAME=HOW", how a tensor is cut (NAME
      * may hold * and ?): 0, 1 (this axis), glu (two halves along axis 0), same (all ranks have it),
-     * first (the same, not compared). NULL: nothing. Formats that need none ignore it. */
+     * first (the same, not compared). Files of HuggingFaceStorageWriter: "ranks=N", how many ranks
+     * there were. NULL: nothing. Formats that need none ignore it. */
     const char *rules;
 } pg_open_opts;
 
