@@ -57,11 +57,11 @@ typedef struct cli_example {
     const char *command, *what;
 } cli_example;
 
-/* An option of tools that join what Megatron-LM's ranks wrote. */
-#define CLI_RULES                                                                  \
-    {                                                                              \
-        0, "rules", "RULES", NULL, &cli.rules, NULL, NULL,                         \
-            "what the files of Megatron-LM's ranks do not settle (man pg-formats)" \
+/* An option of tools that join what ranks wrote. */
+#define CLI_RULES                                                            \
+    {                                                                        \
+        0, "rules", "RULES", NULL, &cli.rules, NULL, NULL,                   \
+            "what the files of a job's ranks do not settle (man pg-formats)" \
     }
 
 /* Groups of common options; operands may be "-", a model's JSON on standard input. */

@@ -63,6 +63,7 @@ WORDS = {
 }
 # Commands that may refuse where the test stands: script, hint, why.
 REFUSES = {
+    ('inspect_modern', 'pgconvert --model model.json tf out.h5', 'the model of the test is another one'),
     ('convert_refusals', '.*make_parallel-rnn.*', 'the model of the other lines is not its'),
     ('split_half_written', '.* rescued.h5 .*', 'one of its tensors is lost'),
     ('unwrap_like_refusals', '.* --like rnn.json .*', 'the model of the test is another one'),

@@ -166,7 +166,7 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
         job: (k, n): writes the k-th of n shares, counted from 1, as other processes write theirs. finish: when all are
             through, proves their shards and writes the index.
         as_trained: of DeepSpeed, the weights in the type of training instead of the float32 ones; it is part="module".
-        rules: what the files of Megatron-LM's ranks do not settle: "megatron-lm-0", "NAME=same".
+        rules: what the files of a job's ranks do not settle: "megatron-lm-0", "NAME=same".
     The others are unwrap()'s. Raises DamagedError, whose details list all missing and damaged shards.
 
     >>> folder = split("model.h5", "shards").output
