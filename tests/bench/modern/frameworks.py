@@ -53,6 +53,44 @@ def join_dcp(source, out):
     save_file(torch.load(out + '.pt')['model'], out)
 
 
+# ---- DeepSpeed ----
+
+def zero_rank(rank, folder, gb, port):
+    os.environ.update(DS_ACCELERATOR='cpu', DS_BUILD_OPS='0', MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank),
+                      LOCAL_RANK=str(rank), WORLD_SIZE=str(N_RANKS), OMP_NUM_THREADS='1')
+    import deepspeed
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for i, (name, shape) in enumerate(shapes(gb).items()):
+                self.register_parameter(name.replace('.', '_'), torch.nn.Parameter(torch.from_numpy(values(name, shape))))
+
+        def forward(self):
+            return sum(p.sum() for p in self.parameters())
+    deepspeed.init_distributed('gloo')
+    zero = {'stage': 3, 'stage3_param_persistence_threshold': 0}
+    engine = deepspeed.initialize(model=Net(), config={
+        'train_micro_batch_size_per_gpu': 1, 'zero_optimization': zero, 'zero_allow_untested_optimizer': True,
+        'optimizer': {'type': 'SGD', 'params': {'lr': 1e-4}}})[0]
+    engine.backward(engine())
+    engine.step()
+    engine.save_checkpoint(folder)
+
+
+def make_zero(folder, gb):
+    import torch.multiprocessing as mp
+    mp.spawn(zero_rank, (str(folder), gb, 20000 + os.getpid() % 20000), nprocs=N_RANKS)
+
+
+def join_zero(source, out):
+    os.environ.update(DS_ACCELERATOR='cpu', DS_BUILD_OPS='0')
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+    from safetensors.torch import save_file
+    save_file({k: v.contiguous() for k, v in get_fp32_state_dict_from_zero_checkpoint(source).items()}, out)
+
+
 # ---- TensorFlow ----
 
 def make_tf(folder, gb):
@@ -111,9 +149,9 @@ def join_orbax(source, out):
     save_file(checkpointer.restore(source, restore_args=how), out)
 
 
-MAKE = {'dcp': make_dcp, 'dcp-2d': lambda folder, gb: make_dcp(folder, gb, cut_twice=True), 'tf': make_tf, 'flax': make_flax,
+MAKE = {'dcp': make_dcp, 'zero': make_zero, 'dcp-2d': lambda folder, gb: make_dcp(folder, gb, cut_twice=True), 'tf': make_tf, 'flax': make_flax,
         'orbax': make_orbax}
-JOIN = {'dcp': join_dcp, 'dcp-2d': join_dcp, 'tf': join_tf, 'flax': join_flax, 'orbax': join_orbax}
+JOIN = {'dcp': join_dcp, 'zero': join_zero, 'dcp-2d': join_dcp, 'tf': join_tf, 'flax': join_flax, 'orbax': join_orbax}
 
 if __name__ == '__main__':
     what, kind, source, last = sys.argv[1:]

@@ -2,8 +2,8 @@
 """usage: run.py --tools FOLDER --tmp FOLDER [KIND...] [--gb 2] [--rounds 5] [-o results.md]
 
 Times pgjoin on checkpoints of parallel training beside cp of the same bytes and beside what the framework's users do today, in
-interleaved rounds, and takes the largest memory of each. KIND: dcp, dcp-2d (cut along both axes), tf, flax, orbax; those whose
-Python is not there (PG_TORCH_PYTHON, PG_KERAS2_PYTHON, PG_JAX_PYTHON) are left out and named. The framework runs in the first
+interleaved rounds, and takes the largest memory of each. KIND: dcp, dcp-2d (cut along both axes), zero, tf, flax, orbax; those whose
+Python is not there (PG_TORCH_PYTHON, PG_DEEPSPEED_PYTHON, PG_KERAS2_PYTHON, PG_JAX_PYTHON) are left out and named. The framework runs in the first
 round only. The first output of pgjoin is compared with the framework's, tensor by tensor (PG_JUDGE_PYTHON)."""
 import argparse
 import os
@@ -15,8 +15,8 @@ import sys
 import time
 
 here = pathlib.Path(__file__).resolve().parent
-PYTHON = {'dcp': 'PG_TORCH_PYTHON', 'dcp-2d': 'PG_TORCH_PYTHON', 'tf': 'PG_KERAS2_PYTHON', 'flax': 'PG_JAX_PYTHON', 'orbax': 'PG_JAX_PYTHON'}
-NAME = {'dcp': 'torch DCP, 4 ranks', 'dcp-2d': 'torch DCP, 2 x 2 ranks', 'tf': 'TensorFlow', 'flax': 'Flax', 'orbax': 'Orbax, 4 devices'}
+PYTHON = {'dcp': 'PG_TORCH_PYTHON', 'dcp-2d': 'PG_TORCH_PYTHON', 'zero': 'PG_DEEPSPEED_PYTHON', 'tf': 'PG_KERAS2_PYTHON', 'flax': 'PG_JAX_PYTHON', 'orbax': 'PG_JAX_PYTHON'}
+NAME = {'dcp': 'torch DCP, 4 ranks', 'dcp-2d': 'torch DCP, 2 x 2 ranks', 'zero': 'DeepSpeed ZeRO-3, 4 ranks', 'tf': 'TensorFlow', 'flax': 'Flax', 'orbax': 'Orbax, 4 devices'}
 SAME = """
 import sys
 from safetensors import safe_open
