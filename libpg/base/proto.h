@@ -1,5 +1,5 @@
-/* proto.h - protocol buffers, read field by field (protobuf.dev, "Encoding"). Nothing is copied: a
- * message is a range of bytes, and so are the messages in it.
+/* proto.h - protocol buffers, field by field (protobuf.dev, "Encoding"). In reading, nothing is
+ * copied: a message is a range of bytes, and so are the messages in it.
  *
  *     pg__proto m = {bytes, n};
  *     pg__field f;
@@ -14,6 +14,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/str.h"
 
 typedef struct pg__proto {
     const unsigned char *p;
@@ -36,5 +38,13 @@ int pg__proto_next(pg__proto *m, pg__field *f);
 
 /* A varint at *p, which moves behind it; 0 if it does not end before `end` or exceeds 64 bits. */
 int pg__varint(const unsigned char **p, const unsigned char *end, uint64_t *out);
+
+/* Fields appended to a message. bytes is also a text, and a message that is complete; its head
+ * alone announces n bytes that the caller adds. */
+pg_status pg__proto_put_int(pg__str *to, uint32_t number, int64_t v, pg_err *err);
+pg_status pg__proto_put_float(pg__str *to, uint32_t number, float v, pg_err *err);
+pg_status pg__proto_put_bytes(pg__str *to, uint32_t number, const void *p, size_t n, pg_err *err);
+pg_status pg__proto_put_text(pg__str *to, uint32_t number, const char *text, pg_err *err);
+pg_status pg__proto_put_head(pg__str *to, uint32_t number, uint64_t n, pg_err *err);
 
 #endif

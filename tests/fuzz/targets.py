@@ -35,6 +35,8 @@ TARGETS = {
                        ['libpg/format/manifest.c', 'libpg/format/manifest_read.c'] + JSON),
     'npy': Target(['npy'], 1024, ['*.npy'], 10 * M, NPY),
     'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
+    'onnx': Target([], 4096, ['*.onnx'], 10 * M,
+                   ['libpg/base/proto.c', 'libpg/format/fmt_onnx.c', 'libpg/format/onnx_message.c']),
     'orbax': Target(['json'], 4096, [], 10 * M,
                     [f'libpg/format/orbax/{part}.c' for part in ('chunk', 'kv', 'ocdbt', 'zarr')] + ['libpg/store/tiles.c'] + JSON),
     'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE + ['libpg/format/megatron_args.c']),

@@ -45,6 +45,7 @@ def corpus(testdata, out):
     import gen_names  # noqa: F401
     import gen_npy  # noqa: F401
     import gen_npz  # noqa: F401
+    import gen_onnx  # noqa: F401
     import gen_pickle  # noqa: F401
     import gen_safetensors  # noqa: F401
     import gen_tf  # noqa: F401
