@@ -103,6 +103,7 @@ typedef struct pg__conv_attrs {
     uint64_t kernel[PG_MAX_SPATIAL], stride[PG_MAX_SPATIAL], dilation[PG_MAX_SPATIAL];
     uint64_t before[PG_MAX_SPATIAL], after[PG_MAX_SPATIAL]; /* cells of zeros */
     uint64_t size[PG_MAX_SPATIAL]; /* of x: for conv_dx, which cannot know it */
+    int same; /* before and after are those of Keras' "same": not known for an unknown size */
 } pg__conv_attrs;
 
 /* pool(x); pool_grad(x or absent for the average, dy). The average is over existing cells; the
@@ -113,6 +114,7 @@ typedef struct pg__pool_attrs {
     uint64_t window[PG_MAX_SPATIAL], stride[PG_MAX_SPATIAL]; /* window 0: everything */
     uint64_t before[PG_MAX_SPATIAL], after[PG_MAX_SPATIAL];
     uint64_t size[PG_MAX_SPATIAL]; /* of x: for pool_grad */
+    int same;                      /* as pg__conv_attrs has it */
 } pg__pool_attrs;
 
 /* Batch normalisation over all axes but the last. bn_stats(x, mask or absent) gives mean, sum of

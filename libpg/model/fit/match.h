@@ -55,4 +55,11 @@ pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *le
                     const pg_store *file, pg_err *err);
 void pg__alignment_fini(pg__alignment *a);
 
+/* Visits every tensor of a file that fits the model, with the number of its variable among those of
+ * the leaves (walk.c). PG_E_MISMATCH lists what does not fit. */
+typedef pg_status (*pg__fit_visit)(void *ctx, size_t param, pg_store *file, size_t weight,
+                                   pg_err *err);
+pg_status pg__fit_walk(const pg__model *m, const pg__leaves *leaves, pg_store *file,
+                       pg__fit_visit visit, void *ctx, pg_err *err);
+
 #endif

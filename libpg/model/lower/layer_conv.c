@@ -218,6 +218,7 @@ static pg_status read_image(image *m, pg__lowering *lw, const pg__layer *l, cons
     if (m->channels == PG_DIM_ANY)
         PG_FAIL(PG_E_MISMATCH, "input %s needs a known number of channels",
                 PG_SHAPE(pg__dims_at(lw, in[0])));
+    m->a.same = m->padding == PG_PAD_SAME;
     for (uint32_t i = 0; i < m->c.rank; i++) {
         m->a.kernel[i] = m->c.k[i];
         if (m->padding == PG_PAD_SAME)

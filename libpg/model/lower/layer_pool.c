@@ -18,6 +18,7 @@ static pg_status read_windows(pg__pool_attrs *a, const pg__layer *l, const pg__d
     PG_TRY(pg__config_padding(&padding, l, err));
     if (padding == PG_PAD_CAUSAL)
         PG_FAIL(PG_E_FORMAT, "%s: pooling has no causal padding", PG_SHOW(l->name));
+    a->same = padding == PG_PAD_SAME;
     for (uint32_t i = 0; i < a->rank; i++) {
         a->stride[i] = a->stride[i] ? a->stride[i] : a->window[i];
         if (padding == PG_PAD_SAME)

@@ -231,6 +231,11 @@ pg__lower_fn pg__lower_fn_of(const char *class_name);
 /* Why it cannot be trained, or NULL. */
 const char *pg__why_untrained(const char *class_name);
 
+/* sample.c: marks the operations that a layer of this class becomes in a small model, for training
+ * with its gradients; used: of PG_N_OPS. *found: 0 if no model with it can be lowered. */
+pg_status pg__sample_ops(unsigned char *used, int *found, const char *class_name, int training,
+                         pg_err *err);
+
 /* The existing class that a mistyped one may mean, or NULL. */
 const char *pg__class_meant(const char *class_name);
 

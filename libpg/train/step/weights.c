@@ -140,15 +140,6 @@ done:
     return st;
 }
 
-/* The first parameter of a leaf. */
-static size_t first_param(const pg__trainer_net *net, const pg__leaf *leaf)
-{
-    size_t n = 0;
-    for (const pg__leaf *l = net->leaves.v; l != leaf; l++)
-        n += l->vars.n;
-    return n;
-}
-
 static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg_weight *w,
                             pg_err *err)
 {
@@ -162,61 +153,6 @@ static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg
                            PG_SHAPE(&b), PG_SHAPE(&a));
     }
     return PG_OK;
-}
-
-/* Matches the file's layer with the leaves of the model's layer `top`. */
-static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t file_layer,
-                            pg__weight_visit visit, void *ctx, pg_err *err)
-{
-    const pg__leaves below = pg__leaves_below(&t->net.leaves, top);
-    const pg_layer *l = pg_store_layer(s, file_layer);
-    pg__stored *stored = pg__mem_array(l->n_weights, sizeof *stored);
-    pg__placing placing = {0};
-    pg_status st = PG_OK;
-    if (!stored)
-        return pg__nomem(err);
-    for (size_t i = 0; i < l->n_weights; i++) {
-        const pg_weight *w = pg_store_weight(s, l->first + i);
-        stored[i] = (pg__stored){w->name, w->rank, w->dims};
-    }
-    PG_TRY(pg__place(&placing, &below, stored, l->n_weights, err));
-    for (size_t i = 0; i < l->n_weights; i++) {
-        const size_t param = first_param(&t->net, &below.v[placing.leaf[i]]) + placing.var[i];
-        PG_TRY(same_shape(&t->vars, param, pg_store_weight(s, l->first + i), err));
-        PG_TRY(visit(ctx, param, s, l->first + i, err));
-    }
-done:
-    pg__placing_fini(&placing);
-    pg__mem_free(stored);
-    return st;
-}
-
-static pg_status list_all(const char *what, const pg__strs *names, pg_status st, pg_err *err)
-{
-    for (size_t i = 0; i < names->n; i++)
-        pg_err_detail(err, "%s: %s", what, names->v[i]);
-    return st;
-}
-
-static pg_status walk_aligned(const pg_trainer *t, pg_store *s, pg__weight_visit visit, void *ctx,
-                              pg_err *err)
-{
-    pg__alignment a = {0};
-    pg_status st = PG_OK;
-    PG_TRY(pg__align(&a, t->net.graph->root, &t->net.leaves, s, err));
-    if (a.missing.n > 0 || a.extra.n > 0 || a.candidates.n > 0) {
-        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model");
-        (void)list_all("missing", &a.missing, st, err);
-        (void)list_all("extra", &a.extra, st, err);
-        (void)list_all("either", &a.candidates, st, err);
-        goto done;
-    }
-    for (size_t top = 0; top < a.n; top++)
-        if (a.file_layer[top] != PG_NONE)
-            PG_TRY(walk_layer(t, top, s, a.file_layer[top], visit, ctx, err));
-done:
-    pg__alignment_fini(&a);
-    return st;
 }
 
 pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path, const char *part,
@@ -238,10 +174,25 @@ done:
     return st;
 }
 
+typedef struct checked_visit {
+    const pg_trainer *t;
+    pg__weight_visit visit;
+    void *ctx;
+} checked_visit;
+
+static pg_status visit_checked(void *ctx, size_t param, pg_store *file, size_t i, pg_err *err)
+{
+    const checked_visit *v = ctx;
+    const pg_status st = same_shape(&v->t->vars, param, pg_store_weight(file, i), err);
+    return st == PG_OK ? v->visit(v->ctx, param, file, i, err) : st;
+}
+
 pg_status pg__weights_walk(const pg_trainer *t, pg_store *file, const char *path,
                            pg__weight_visit visit, void *ctx, pg_err *err)
 {
-    const pg_status st = walk_aligned(t, file, visit, ctx, err);
+    checked_visit v = {t, visit, ctx};
+    const pg_status st =
+        pg__fit_walk(t->net.graph->root, &t->net.leaves, file, visit_checked, &v, err);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(path));
     return st;
