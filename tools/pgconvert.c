@@ -1,23 +1,29 @@
 /* pgconvert - the same weights in another container. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "each.h"
 #include "json_out.h"
+#include "pg/onnx.h"
 #include "rewrite.h"
 
 static pg_convert_opts o;
+static pg_onnx_opts onnx;
 static const char *layout, *keras;
+static unsigned opset, batch;
 
 static const cli_opt options[] = {
-    {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz",
+    {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz|onnx",
      "format of OUT, regardless of its suffix (npy, npz: a folder)"},
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
      "the description, if IN has none: JSON (-: from standard input), full .h5 or .keras"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "convert the one-device model inside a parallel wrapper's file"},
-    {0, "layout", "LAYOUT", NULL, &layout, NULL, "keras|pytorch",
-     "pytorch: transpose kernels and give tensors PyTorch's names"},
+    {0, "layout", "LAYOUT", NULL, &layout, NULL, "keras|pytorch|nchw-input|nhwc-input",
+     "pytorch: transpose kernels and give tensors PyTorch's names; nchw-input: the ONNX model "
+     "takes and gives images with channels first"},
     {0, "rename", "MAP.json", NULL, &o.rename, NULL, NULL,
      "rename tensors of a safetensors output: {\"old\": \"new\"}"},
     {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
@@ -25,6 +31,13 @@ static const cli_opt options[] = {
     {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
     CLI_WEIGHTS,
     CLI_RULES,
+    {0, "opset", "N", NULL, NULL, &opset, NULL,
+     "the operators of an ONNX model (default: the oldest that it needs, at least 13)"},
+    {0, "batch", "N", NULL, NULL, &batch, NULL, "rows that each run of the ONNX model gets"},
+    {0, "sizes", "N,...", NULL, &onnx.sizes, NULL, NULL,
+     "fix what the shapes of the inputs leave open (None), in order, for ONNX"},
+    {0, "fold-bn", NULL, &onnx.fold_bn, NULL, NULL, NULL,
+     "put BatchNormalization into the kernels before it, in ONNX"},
     CLI_EACH,
     {0},
 };
@@ -38,6 +51,7 @@ static const cli_example examples[] = {
     {"pgconvert --model model.json torch.safetensors model.weights.h5", "and back to Keras"},
     {"pgconvert --keras 3 old.keras new.keras", "a model of Keras 2 for Keras 3"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
+    {"pgconvert model.h5 model.onnx", "as it predicts, for ONNX Runtime and others"},
     {"pgconvert --to safetensors --out-dir out *.h5", "each of them, as out/NAME.safetensors"},
     {0},
 };
@@ -165,9 +179,81 @@ static void print_json(const pg_convert_report *r, const char *in, const char *o
     puts("}");
 }
 
+/* ---- ONNX ---- */
+
+static int to_onnx(const char *out)
+{
+    const size_t n = out ? strlen(out) : 0;
+    return o.to ? strcmp(o.to, "onnx") == 0 : n > 5 && strcasecmp(out + n - 5, ".onnx") == 0;
+}
+
+static void print_onnx(const pg_onnx_report *r, const char *out)
+{
+    cli_printf(stdout, cli.dry_run ? "%s: would write onnx" : "%s: onnx",
+               cli_name(out ? out : "OUT").s);
+    cli_printf(stdout, ", opset %d, %s, %s, %s data", r->opset, cli_plural(r->n_nodes, "node").s,
+               cli_plural(r->n_inits, "initialiser").s, cli_size(r->n_bytes).s);
+    if (cli.dry_run)
+        cli_puts(stdout, "; nothing written");
+    else if (cli.skip_verify)
+        cli_puts(stdout, "; not verified");
+    else
+        cli_printf(stdout, "; %s/%s as converted", cli_count(r->n_verified).s,
+                   cli_count(r->n_inits).s);
+    if (o.dtype && !cli.dry_run)
+        cli_printf(stdout, "; largest rounding error %.1e relative", r->max_rel_error);
+    putchar('\n');
+    for (size_t i = 0; i < r->n_notes; i++)
+        cli_printf(stdout, "  note: %s\n", r->notes[i]);
+}
+
+static void json_onnx(const pg_onnx_report *r, const char *in, const char *out)
+{
+    fputs("{\"file\": ", stdout);
+    json_quoted(out);
+    json_member("input", in);
+    json_member("format", "onnx");
+    json_count("opset", 1, (size_t)r->opset);
+    json_count("nodes", 1, r->n_nodes);
+    json_count("tensors", 1, r->n_inits);
+    json_count("parameters", 1, r->n_params);
+    json_count("bytes", 1, r->n_bytes);
+    json_count("verified", !cli.dry_run && !cli.skip_verify, r->n_verified);
+    if (o.dtype && !cli.dry_run)
+        printf(", \"max_relative_error\": %.9g", r->max_rel_error);
+    printf(", \"written\": %s", cli.dry_run ? "false" : "true");
+    json_strings("notes", r->notes, r->n_notes);
+    puts("}");
+}
+
+static int convert_onnx(const char *in, const char *out)
+{
+    pg_err err = {0};
+    pg_onnx_report r = {0};
+    int status = CLI_OK;
+    onnx.write = rewrite_opts();
+    onnx.model = o.model;
+    onnx.model_text = o.model_text;
+    onnx.dtype = o.dtype;
+    err.code = pg_onnx_file(in, out, &onnx, &r, &err);
+    cli_progress_end();
+    if (err.code == PG_OK && !cli.dry_run)
+        cli_did(out, "written");
+    if (err.code != PG_OK)
+        status = cli_fail(&err);
+    else if (cli.json)
+        json_onnx(&r, in, out);
+    else if (!cli.quiet)
+        print_onnx(&r, out);
+    pg_onnx_report_fini(&r);
+    return status;
+}
+
 static int convert(const char *in, const char *out)
 {
     pg_err err = {0};
+    if (to_onnx(out))
+        return convert_onnx(in, out);
     pg_convert_report r = {0};
     int status = CLI_OK;
     o.write = rewrite_opts();
@@ -204,6 +290,9 @@ int main(int argc, char **argv)
     const size_t n = cli_parse(&tool, argc, argv);
     if (cli_model_text(o.model, &o.model_text, &err) != PG_OK)
         return cli_finish(cli_fail(&err));
+    onnx.channels_first = layout && strcmp(layout, "nchw-input") == 0;
+    onnx.opset = opset > INT_MAX ? INT_MAX : (int)opset;
+    onnx.batch = batch;
     o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
     o.keras = keras ? *keras - '0' : 0;
     return cli_finish(each_dir ? each_input(argv + 1, n, wanted_suffix(), convert)

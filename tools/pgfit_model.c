@@ -1,6 +1,7 @@
 /* pgfit_model.c - --summary and --list-layers; a model from standard input. */
 #include <string.h>
 
+#include "pg/onnx.h"
 #include "pgfit.h"
 #include "table.h"
 
@@ -61,36 +62,51 @@ static pg_status print_json_classes(pg_err *err)
             between = ", ";
         }
     }
+    fputs("}, \"onnx\": {", stdout);
+    between = "";
+    for (size_t i = 0; st == PG_OK && (name = pg_layer_class(i, &trained)); i++) {
+        int onnx = 0;
+        if (!trained)
+            continue;
+        st = pg_onnx_says(&onnx, name, err);
+        printf("%s\"%s\": %s", between, name, onnx ? "true" : "false");
+        between = ", ";
+    }
     puts("}}");
     return st;
 }
 
-static void add_row(table *t, const char *name, const pg_layer_support *can)
+static void add_row(table *t, const char *name, const pg_layer_support *can, int onnx)
 {
     table_add(t, name);
     table_add(t, can->cpu ? "yes" : "-");
     table_add(t, can->cuda ? "yes" : "-");
     table_add(t, can->ref ? "yes" : "-");
+    table_add(t, onnx ? "yes" : "-");
     table_add(t, can->why ? can->why : "");
 }
 
 pg_status fit_print_layers(pg_err *err)
 {
-    table t = {.n_cols = 5};
+    table t = {.n_cols = 6};
     size_t n[2] = {0};
     const char *name;
     int trained;
     pg_status st = PG_OK;
     if (cli.json)
         return print_json_classes(err);
-    for (const char *const *head = (const char *const[]){"class", "cpu", "cuda", "ref", "", NULL};
+    for (const char *const *head =
+             (const char *const[]){"class", "cpu", "cuda", "ref", "onnx", "", NULL};
          *head; head++)
         table_add(&t, *head);
     for (size_t i = 0; st == PG_OK && (name = pg_layer_class(i, &trained)); i++) {
         pg_layer_support can;
+        int onnx = 0;
         st = pg_layer_support_of(&can, i, err);
+        if (st == PG_OK && trained)
+            st = pg_onnx_says(&onnx, name, err);
         if (st == PG_OK)
-            add_row(&t, name, &can);
+            add_row(&t, name, &can, onnx);
         n[trained]++;
     }
     printf("%zu layer classes can be trained, %zu are known to the file tools alone:\n", n[1],

@@ -12,6 +12,7 @@
 #include "pg/find.h"
 #include "pg/inspect.h"
 #include "pg/job.h"
+#include "pg/onnx.h"
 #include "pg/page.h"
 #include "pg/progress.h"
 #include "pg/resume.h"

@@ -1,0 +1,304 @@
+/* export.c - pg_onnx_file(): opens a model, lowers it for predictions, translates it, writes and
+ * proves the file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/onnx.h"
+#include "onnx/onnx.h"
+
+#define OLDEST 13 /* the first in which the axes of sums, slices and squeezes are operands */
+#define NEWEST 24
+
+typedef struct run {
+    const char *in, *out;
+    const pg_onnx_opts *o;
+    pg_store *weights;
+    pg__graph *model;
+    pg__leaves leaves;
+    pg__lowered low;
+    pg__onnx x;
+    pg_onnx_report rep;
+} run;
+
+void pg_onnx_report_fini(pg_onnx_report *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->n_notes; i++)
+        pg__mem_free(r->notes[i]);
+    pg__mem_free(r->notes);
+    *r = (pg_onnx_report){0};
+}
+
+/* ---- options ---- */
+
+static pg_status read_dtype(pg_dtype *out, const char *word, pg_err *err)
+{
+    static const pg_dtype types[] = {PG_F32, PG_F16, PG_BF16};
+    *out = PG_F32;
+    for (size_t k = 0; word && k < sizeof types / sizeof *types; k++)
+        if (strcmp(word, pg_dtype_name(types[k])) == 0) {
+            *out = types[k];
+            return PG_OK;
+        }
+    return word ? pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word)) : PG_OK;
+}
+
+static pg_status check_options(run *r, pg_err *err)
+{
+    const pg_onnx_opts *o = r->o;
+    if (!r->in || (!r->out && !o->write.dry_run))
+        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
+        return pg_fail(err, PG_E_ARG, "opset %d is not written: %d to %d are", o->opset, OLDEST,
+                       NEWEST);
+    r->x.opset = o->opset ? o->opset : OLDEST;
+    return read_dtype(&r->x.real, o->dtype, err);
+}
+
+/* ---- the model ---- */
+
+static pg_status open_model(run *r, pg_err *err)
+{
+    const pg_convert_opts opts = {.write = {.part = r->o->write.part},
+                                  .unwrap = 1,
+                                  .keep_keras1 = 1,
+                                  .model = r->o->model,
+                                  .model_text = r->o->model_text};
+    pg_convert_report rep = {0};
+    size_t n = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg_convert_open(&r->weights, r->in, &opts, &rep, err));
+    r->rep.notes = rep.notes;
+    r->rep.n_notes = rep.n_notes;
+    const char *text = pg_store_text(r->weights, PG_TEXT_MODEL_CONFIG, &n);
+    if (r->o->model || r->o->model_text) {
+        PG_TRY(pg__graph_given(&r->model, r->o->model, r->o->model_text, err));
+    } else if (text) {
+        st = pg__graph_parse(&r->model, text, n, err);
+        if (st != PG_OK)
+            pg_err_prefix(err, PG_SHOW(r->in));
+    } else {
+        (void)pg_fail(err, PG_E_MISMATCH, "%s: has no model description; ONNX needs one",
+                      PG_SHOW(r->in));
+        pg_err_do(err, PG_DO_GIVE_MODEL, r->in);
+        if (r->out)
+            pg_err_arg(err, "out", "%s", r->out);
+        st = PG_E_MISMATCH;
+    }
+done:
+    return st;
+}
+
+/* Keras' version, which decides what some layers compute. */
+static pg_status find_rules(const pg__rules **out, const run *r, pg_err *err)
+{
+    const char *said = pg__json_get_str(r->model->json, "keras_version");
+    const char *writer = pg_store_writer(r->weights);
+    char version[32] = "";
+    if (!said && writer && strncmp(writer, "keras ", 6) == 0)
+        said = writer + 6;
+    if (said && strcspn(said, ",") < sizeof version)
+        memcpy(version, said, strcspn(said, ","));
+    if (!*version && r->model->dialect != 2)
+        memcpy(version, r->model->dialect == 1 ? "1.2" : "3.0", 4);
+    if (pg__rules_of(out, version, NULL) != PG_OK)
+        return pg__rules_of(out, NULL, err);
+    return PG_OK;
+}
+
+/* The number of rows that the model fixes, or any. */
+static pg_status rows_of(uint64_t *out, const run *r, pg_err *err)
+{
+    const pg__model *m = r->model->root;
+    pg_status st = PG_OK;
+    *out = r->o->batch ? r->o->batch : PG_DIM_ANY;
+    for (size_t k = 0; k < m->n_inputs; k++) {
+        pg__dims d;
+        pg__elem elem;
+        PG_TRY(pg__input_shape(&d, &elem, m, &m->layers[m->inputs[k].layer], err));
+        if (d.d[0] != PG_DIM_ANY && r->o->batch && d.d[0] != r->o->batch)
+            PG_FAIL(PG_E_MISMATCH, "the model fixes its batch size: %llu, not %llu",
+                    (unsigned long long)d.d[0], (unsigned long long)r->o->batch);
+        if (d.d[0] != PG_DIM_ANY)
+            *out = d.d[0];
+    }
+done:
+    return st;
+}
+
+/* The shapes of the inputs, with the given sizes where they are not known. */
+static pg_status shapes_of(pg__dims **out, const run *r, pg_err *err)
+{
+    const pg__model *m = r->model->root;
+    const char *p = r->o->sizes;
+    pg_status st = PG_OK;
+    *out = pg__mem_array(m->n_inputs, sizeof **out);
+    if (!*out)
+        return pg__nomem(err);
+    for (size_t k = 0; k < m->n_inputs; k++) {
+        pg__elem elem;
+        pg__dims *d = &(*out)[k];
+        PG_TRY(pg__input_shape(d, &elem, m, &m->layers[m->inputs[k].layer], err));
+        for (uint32_t a = 1; a < d->rank; a++) {
+            char *end = NULL;
+            if (d->d[a] != PG_DIM_ANY || !p || !*p)
+                continue;
+            d->d[a] = strtoull(p, &end, 10);
+            if (*p < '0' || *p > '9' || d->d[a] < 1 || d->d[a] > INT32_MAX || (*end && *end != ','))
+                PG_FAIL(PG_E_ARG, "sizes: \"%s\" is not a list of sizes", PG_SHOW(r->o->sizes));
+            p = *end ? end + 1 : end;
+        }
+    }
+    if (p && *p)
+        PG_FAIL(PG_E_ARG, "sizes: \"%s\" has more than the model leaves open",
+                PG_SHOW(r->o->sizes));
+done:
+    return st;
+}
+
+/* Leaves of the tape what outputs and states need. */
+static pg_status prune(pg__lowered *m, pg_err *err)
+{
+    const size_t n = m->n_outputs + m->n_states;
+    pg__val *keep = pg__mem_array(n, sizeof *keep);
+    if (!keep)
+        return pg__nomem(err);
+    memcpy(keep, m->outputs, m->n_outputs * sizeof *keep);
+    for (size_t k = 0; k < m->n_states; k++)
+        keep[m->n_outputs + k] = m->states[k].after;
+    const pg_status st = pg__tape_prune(&m->tape, keep, n, err);
+    pg__mem_free(keep);
+    return st;
+}
+
+static pg_status lower(run *r, pg_err *err)
+{
+    pg__lower_opts opts = {.graph = r->model, .leaves = &r->leaves};
+    pg__dims *shapes = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__leaves_of(&r->leaves, r->model->root, r->model->dialect, err));
+    PG_TRY(find_rules(&opts.rules, r, err));
+    PG_TRY(rows_of(&opts.n_rows, r, err));
+    PG_TRY(shapes_of(&shapes, r, err));
+    opts.inputs = shapes;
+    PG_TRY(pg__lower(&r->low, &opts, err));
+    PG_TRY(pg__onnx_check_sizes(&r->low, &opts, err));
+    PG_TRY(prune(&r->low, err));
+done:
+    pg__mem_free(shapes);
+    return st;
+}
+
+/* ---- the file ---- */
+
+static void count(run *r)
+{
+    const pg__onnx_graph *g = &r->x.g;
+    r->rep.opset = (int)r->x.opset;
+    r->rep.n_inits = g->n_inits;
+    r->rep.n_tensors = r->low.n_params;
+    for (size_t k = 0; k < g->n_nodes; k++)
+        r->rep.n_nodes += !g->nodes[k].is_dead;
+    for (size_t k = 0; k < g->n_inits; k++) {
+        const pg__dims d = pg__dims_of(g->inits[k].rank, g->inits[k].dims);
+        r->rep.n_params += pg__dims_elems(&d);
+        r->rep.n_bytes += pg__dims_elems(&d) * pg_dtype_bytes(g->inits[k].dtype);
+    }
+}
+
+static pg_status save(run *r, const pg__plan *plan, pg_err *err)
+{
+    const pg_write_opts *w = &r->o->write;
+    pg__io *input = NULL;
+    pg__save_report saved = {0};
+    pg_status st = PG_OK;
+    if (*pg__store_path(r->weights))
+        PG_TRY(pg__io_open(&input, pg__store_path(r->weights), err));
+    const pg__save_opts opts = {.sink = {.force = w->force,
+                                         .no_sync = w->no_sync,
+                                         .cancel = w->cancel,
+                                         .progress = w->progress,
+                                         .input = input},
+                                .skip_verify = w->skip_verify,
+                                .prove = w->prove,
+                                .user = w->user};
+    if (w->dry_run) {
+        if (r->out)
+            PG_TRY(pg__sink_check(r->out, &opts.sink, err));
+        goto done;
+    }
+    PG_TRY(pg__format_save(&pg__fmt_onnx, r->out, plan, &opts, &saved, err));
+    r->rep.n_verified = saved.n_verified;
+    r->rep.file_bytes = saved.file_bytes;
+done:
+    pg__io_close(input);
+    return st;
+}
+
+static pg_status write(run *r, pg_err *err)
+{
+    pg__str frame = {0};
+    pg_store *inits = NULL;
+    pg__plan plan = {0};
+    const pg__rounding *rounding = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__onnx_frame(&frame, &r->x, err));
+    PG_TRY(pg__onnx_inits_store(&inits, &r->x, &rounding, err));
+    PG_TRY(pg__plan_copy_of(&plan, inits, err));
+    PG_TRY(pg__plan_set_text(&plan, PG_TEXT_MODEL_CONFIG, frame.s, frame.n, err));
+    PG_TRY(save(r, &plan, err));
+    r->rep.max_rel_error = rounding->max_rel_error;
+done:
+    pg__plan_fini(&plan);
+    pg_store_close(inits);
+    pg__str_fini(&frame);
+    return st;
+}
+
+static pg_status translate(run *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    r->x.low = &r->low;
+    r->x.model = r->model;
+    r->x.leaves = &r->leaves;
+    r->x.weights = r->weights;
+    r->x.o = r->o;
+    PG_TRY(lower(r, err));
+    PG_TRY(pg__onnx_bind(&r->x, err));
+    PG_TRY(pg__onnx_translate(&r->x, err));
+done:
+    return st;
+}
+
+pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts,
+                       pg_onnx_report *report, pg_err *err)
+{
+    static const pg_onnx_opts defaults = {0};
+    run r = {.in = in, .out = out, .o = opts ? opts : &defaults};
+    pg_status st = PG_OK;
+    PG_TRY(check_options(&r, err));
+    PG_TRY(open_model(&r, err));
+    st = translate(&r, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(in));
+        goto done;
+    }
+    count(&r);
+    PG_TRY(write(&r, err));
+    if (report) {
+        *report = r.rep;
+        r.rep = (pg_onnx_report){0};
+    }
+done:
+    pg_onnx_report_fini(&r.rep);
+    if (r.x.tape)
+        pg__onnx_fini(&r.x);
+    pg__lowered_fini(&r.low);
+    pg__leaves_fini(&r.leaves);
+    pg__graph_free(r.model);
+    pg_store_close(r.weights);
+    return st;
+}

@@ -1,0 +1,23 @@
+# a model as ONNX: what is written, what the other tools see of it, what is refused and how
+exec 2>&1
+run() { echo "\$ $*"; "$@" || echo "status $?"; }
+cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/template_model.h5" model.h5
+cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/template_weights.h5" weights.h5
+cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/template.json" model.json
+cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/wrapper_model.h5" parallel.h5
+run pgconvert --dry-run model.h5 model.onnx
+run pgconvert model.h5 model.onnx
+run pginfo model.onnx
+run pgconvert parallel.h5 same.onnx
+run pgdiff model.onnx same.onnx
+run pgconvert model.onnx back.safetensors
+run pgsplit model.onnx pieces
+run pgconvert --json --dtype float16 --opset 20 --batch 2 model.h5 half.onnx
+run pgconvert weights.h5 s.onnx
+run pgconvert --model model.json weights.h5 s.ONNX
+run pgconvert --opset 12 model.h5 t.onnx
+run pgconvert --opset x model.h5 t.onnx
+run pgconvert --batch none model.h5 t.onnx
+run pgconvert --sizes 4 model.h5 t.onnx
+run pgconvert model.h5 model.onnx
+ls
