@@ -125,6 +125,15 @@ class Rewrite(Case):
         self.refused(pgfit.ArgumentError, pgfit.split, 'model.h5', 'o2', max_shard_size='100')
         self.refused(pgfit.ArgumentError, pgfit.split, 'model.h5', 'o2', format='zip')
 
+    def test_to_onnx(self):
+        report = pgfit.to_onnx('model.h5', 'm.onnx')
+        self.assertEqual((report.opset, report.n_verified), (13, report.n_inits))
+        self.assertIn('12 nodes', str(report))
+        self.assertEqual(pgfit.inspect('m.onnx').format, 'onnx')
+        self.assertGreater(pgfit.to_onnx('model.h5', 'h.onnx', dtype='float16', opset=20, layout='nchw-input').max_rel_error, 0)
+        self.refused(pgfit.ArgumentError, pgfit.to_onnx, 'model.h5', 'x.onnx', opset=3)
+        self.refused(pgfit.ArgumentError, pgfit.to_onnx, 'model.h5', 'x.onnx', layout='tf')
+
     def test_convert(self):
         self.assertEqual(pgfit.convert('model.h5', 'm.safetensors').format, 'safetensors')
         first = pgfit.inspect('m.safetensors').tensors[0].name

@@ -5,8 +5,8 @@ from ._errors import (AmbiguousError, ArgumentError, CancelledError, DamagedErro
 from ._fit import evaluate, fit, predict
 from ._inspect import Info, Part, Wrapper, inspect
 from ._open import Checkpoint, Tensors, open
-from ._reports import Change, Check, CheckReport, Comparison, ConvertReport, Report, RewriteReport, ShardFile, ShardReport
-from ._rewrite import convert, join, repair, split, unwrap, wrap
+from ._reports import Change, Check, CheckReport, Comparison, ConvertReport, OnnxReport, Report, RewriteReport, ShardFile, ShardReport
+from ._rewrite import convert, join, repair, split, to_onnx, unwrap, wrap
 from ._tensors import Layer, Stats, Tensor
 from ._trainer import History, Trainer
 from ._version import __version__

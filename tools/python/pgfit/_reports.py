@@ -103,6 +103,30 @@ class ConvertReport(Report):
 
 
 @dataclasses.dataclass
+class OnnxReport:
+    """Of to_onnx. n_tensors: variables of the model; n_inits: initialisers of the graph, with n_params elements and n_bytes
+    bytes; n_verified of them were read back and are equal to their source. max_rel_error: of rounding, with dtype."""
+
+    output: Optional[str]
+    opset: int
+    n_nodes: int
+    n_inits: int
+    n_tensors: int
+    n_verified: int
+    n_params: int
+    n_bytes: int
+    file_bytes: int
+    max_rel_error: float
+    notes: List[str]
+
+    def __str__(self) -> str:
+        checked = "; %d/%d as converted" % (self.n_verified, self.n_inits) if self.n_verified else "; nothing written yet"
+        line = "%s: opset %d, %s, %s, %s%s" % (self.output, self.opset, count(self.n_nodes, "node"),
+                                               count(self.n_inits, "initialiser"), size(self.n_bytes), checked)
+        return "\n".join([line] + ["  note: " + x for x in self.notes])
+
+
+@dataclasses.dataclass
 class ShardFile:
     """One file of a split."""
 

@@ -13,9 +13,9 @@ from ._abi import abi
 from ._call import Path, Progress, call, fill, long_call
 from ._library import lib
 from ._models import ModelLike, described
-from ._reports import ConvertReport, Report, RewriteReport, ShardReport, take
+from ._reports import ConvertReport, OnnxReport, Report, RewriteReport, ShardReport, take
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=Union[Report, OnnxReport])
 _NAMES = {"template": "template_name", "gpus": "n_replicas", "jobs": "n_threads", "max_shard_size": "max_shard_bytes"}
 
 
@@ -23,7 +23,8 @@ def _write(function: str, kind: Type[R], src: Path, dst: Optional[Path], options
            progress: Progress) -> R:
     """Calls one of pg_NAME_file(in, out, opts, report, err)."""
     fill(options, keywords, _NAMES)
-    struct = {RewriteReport: abi.pg_rewrite_report, ConvertReport: abi.pg_convert_report, ShardReport: abi.pg_shard_report}[kind]
+    struct = {RewriteReport: abi.pg_rewrite_report, ConvertReport: abi.pg_convert_report, ShardReport: abi.pg_shard_report,
+              OnnxReport: abi.pg_onnx_report}[kind]
     report, fini = struct(), getattr(lib, struct.__name__ + "_fini")
     out = None if dst is None else os.fsencode(dst)
     try:
@@ -220,3 +221,31 @@ def convert(src: Path, dst: Path, *, to: Optional[str] = None, model: ModelLike 
             **described(model, "model", "model_text"), "to": to, "unwrap": unwrap, "layout": layouts.index(layout),
             "rename": names, "dtype": dtype, "keras": keras, "part": _part(part, as_trained), "rules": rules, "force": force, "dry_run": dry_run,
             "no_sync": no_sync, "skip_verify": skip_verify}, progress)
+
+
+def to_onnx(src: Path, dst: Path, *, model: ModelLike = None, dtype: Optional[str] = None, opset: int = 0, batch: int = 0,
+            sizes: Optional[str] = None, layout: str = "nhwc-input", fold_bn: bool = False, part: Optional[str] = None,
+            force: bool = False, dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False,
+            progress: Progress = False) -> OnnxReport:
+    """Writes a model as ONNX, as it predicts; of a wrapper's file the one-device model.
+
+    Args:
+        model: the description, if src has none: a Keras model, its JSON, a full .h5 or .keras.
+        dtype: "float16" or "bfloat16": what weights become and what is computed; inputs and outputs keep their type.
+        opset: 13 to 24; 0: the oldest that the model needs.
+        batch: rows of each run; 0: any number.
+        sizes: "64,64": what the shapes of the inputs leave open, in order; None: it stays open.
+        layout: "nchw-input": images come and go with channels first.
+        fold_bn: normalisations after convolutions go into the kernels.
+    The others are unwrap()'s. Raises UnsupportedError (names the layer that ONNX cannot say), MismatchError.
+
+    >>> to_onnx("model.h5", "model.onnx").opset
+    13
+    """
+    layouts = ("nhwc-input", "nchw-input")
+    if layout not in layouts:
+        raise _errors.ArgumentError('layout is "nhwc-input" or "nchw-input", not "%s"' % layout)
+    return _write("pg_onnx_file", OnnxReport, src, dst, abi.pg_onnx_opts(), {
+        **described(model, "model", "model_text"), "dtype": dtype, "opset": opset, "batch": batch, "sizes": sizes,
+        "channels_first": layouts.index(layout), "fold_bn": fold_bn, "part": part, "force": force, "dry_run": dry_run,
+        "no_sync": no_sync, "skip_verify": skip_verify}, progress)

@@ -91,6 +91,14 @@ struct pg_convert_report {
     uint64_t file_bytes; size_t n_changed; size_t n_hwio, n_transposed; size_t n_class_paths; double max_rel_error;
     uint64_t n_overflow; uint64_t n_underflow; char **notes; size_t n_notes;
 };
+struct pg_onnx_opts {
+    pg_write_opts write; const char *model; const char *model_text; const char *dtype; int opset; uint64_t batch;
+    const char *sizes; int channels_first; int fold_bn;
+};
+struct pg_onnx_report {
+    int opset; size_t n_nodes, n_inits; size_t n_tensors; size_t n_verified; uint64_t n_params, n_bytes; uint64_t file_bytes;
+    double max_rel_error; char **notes; size_t n_notes;
+};
 enum pg_shard_format {
     PG_SHARD_NPY, PG_SHARD_NPZ, PG_SHARD_SAFETENSORS, PG_SHARD_KERAS
 };
@@ -237,6 +245,8 @@ void pg_rewrite_report_fini(pg_rewrite_report *r);
 pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts *opts, pg_convert_report *report, pg_err *err);
 pg_status pg_convert_open(pg_store **out, const char *in, const pg_convert_opts *opts, pg_convert_report *report, pg_err *err);
 void pg_convert_report_fini(pg_convert_report *r);
+pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts, pg_onnx_report *report, pg_err *err);
+void pg_onnx_report_fini(pg_onnx_report *r);
 pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *opts, pg_shard_report *report, pg_err *err);
 pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts, pg_shard_report *report, pg_err *err);
 pg_status pg_shard_size(uint64_t *out, const char *text, pg_err *err);
