@@ -266,8 +266,12 @@ pg__onnx_name pg__onnx_number(pg__onnx *x, double v)
 
 pg__onnx_name pg__onnx_numbers(pg__onnx *x, const int64_t *v, size_t n)
 {
-    double values[SMALL];
-    for (size_t k = 0; k < n && k < SMALL; k++)
+    double values[SMALL] = {0};
+    if (x->st == PG_OK && n > SMALL)
+        x->st = pg_fail(x->err, PG_E_LIMIT, "%zu numbers of an operation, at most %u", n, SMALL);
+    if (x->st != PG_OK)
+        return 0;
+    for (size_t k = 0; k < n; k++)
         values[k] = (double)v[k];
     return pg__onnx_const(x, "ints", PG_I64, 1, (const uint64_t[]){n}, values);
 }
