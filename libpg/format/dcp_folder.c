@@ -43,10 +43,14 @@ static pg_status list_children(pg__strs *out, const char *folder, pg_err *err)
     DIR *d = pg__folder_list(*folder ? folder : ".");
     if (!d)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder));
-    for (const struct dirent *e; looked < MAX_LOOKED && (e = pg__folder_next(d, &sys));) {
+    for (const struct dirent *e; (e = pg__folder_next(d, &sys));) {
         if (!could_be_model(e->d_name))
             continue;
-        looked++;
+        if (++looked > MAX_LOOKED && out->n == 0)
+            break; /* of something else */
+        if (looked > MAX_LOOKED)
+            PG_FAIL(PG_E_LIMIT, "%s: more than %u files and folders: name the checkpoint itself",
+                    PG_SHOW(folder), MAX_LOOKED);
         PG_TRY(metadata_of(&path, folder, e->d_name, err));
         if (is_checkpoint(path.s))
             PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));

@@ -101,13 +101,13 @@ static int place_data(void *ctx, size_t tensor, uint64_t *off_bytes)
     const checkpoint *c = ctx;
     const pg__flax_array *a = &c->f.v[c->array[tensor]];
     return pg__tiles_whole(&a->row) && c->n_copies == 1 ? pg__io_fd(c->io, a->off[0], off_bytes)
-                                                       : -1;
+                                                        : -1;
 }
 
 /* ---- copies ---- */
 
-/* Do all arrays have a first axis of the same length, and are the first bytes of all copies equal?
- * Only reading all of them proves it. */
+/* Do all arrays have a first axis of the same length, and are the first bytes of all copies equal,
+ * and not of all arrays one number over and over? Only reading all of them proves it. */
 static pg_status find_copies(checkpoint *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -115,6 +115,7 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
     pg_err why = {0};
     const uint64_t n = c->f.n > 1 && c->f.v[0].rank ? c->f.v[0].dims[0] : 1;
     uint64_t elements = 0;
+    int varied = 0;
     c->n_copies = 1;
     for (size_t i = 0; i < c->f.n; i++)
         elements |= c->f.v[i].row.dims[0];
@@ -134,7 +135,10 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
         st = read_row(c, a, 0, first, len, &why);
         if (st == PG_OK)
             st = compare_copies(c, a, 0, first, len, &why);
+        varied |= len > a->row.elem && memcmp(first, first + a->row.elem, len - a->row.elem) != 0;
     }
+    if (st == PG_OK && !varied) /* a scale of ones and a bias of zeros are no copies */
+        c->n_copies = 1;
     if (st == PG_E_MISMATCH) {
         c->n_copies = 1;
         return PG_OK;

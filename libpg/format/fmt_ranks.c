@@ -156,13 +156,14 @@ static int find_who(uint64_t *who, const pg__pickle *p)
     return 0;
 }
 
-/* The ranks whose files are not there; nothing happens if all are. */
-static pg_status report_missing(reading *r)
+/* The ranks below `world`, and before the last, whose files are not there; nothing happens if all
+ * are. */
+static pg_status report_missing(reading *r, uint64_t world)
 {
     pg_status st = PG_OK;
     uint64_t next = 0;
     for (size_t i = 0; i <= r->files.n; i++) {
-        const uint64_t end = i < r->files.n ? r->files.v[i].rank : r->world;
+        const uint64_t end = i < r->files.n ? r->files.v[i].rank : world;
         for (; next < end; next++)
             PG_TRY(pg__strs_printf(&r->faults.missing, r->err, "%s%llu%s", PG_SHOW(r->files.prefix),
                                    (unsigned long long)next, PG_SHOW(r->files.suffix)));
@@ -190,9 +191,12 @@ static pg_status make_store(pg_store **out, reading *r)
 {
     pg_err why = {0};
     pg_store *s = NULL;
-    pg_status st = pg__pieces_store(&s, r->pieces, pg__fmt_ranks.name, &why);
+    pg_status st = report_missing(r, 0); /* what is left may tile: a stage of a pipeline does */
+    if (st != PG_OK)
+        return st;
+    st = pg__pieces_store(&s, r->pieces, pg__fmt_ranks.name, &why);
     if (st == PG_E_FORMAT) {
-        const pg_status missing = report_missing(r);
+        const pg_status missing = report_missing(r, r->world);
         if (missing != PG_OK)
             return missing;
     }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,29 +24,46 @@
 #include "format/shards.h"
 #include "io/folder.h"
 
+#define MAX_DIGITS 5
+
 /* The numbers of a name. */
 typedef struct numbers {
     unsigned rank, file, files;
 } numbers;
 
+static int literal(const char **p, const char *text)
+{
+    const size_t n = strlen(text);
+    const int is = strncmp(*p, text, n) == 0;
+    *p += is ? n : 0;
+    return is;
+}
+
+static int digits(const char **p, unsigned *out)
+{
+    const size_t n = strspn(*p, "0123456789");
+    *out = n && n <= MAX_DIGITS ? (unsigned)strtoul(*p, NULL, 10) : 0;
+    *p += n;
+    return *out > 0;
+}
+
 static int read_name(numbers *out, const char *name)
 {
-    int n = 0;
-    return sscanf(name, "shard-%5u-model-%5u-of-%5u.safetensors%n", &out->rank, &out->file,
-                  &out->files, &n) == 3 &&
-           n > 0 && name[n] == 0 && out->rank > 0;
+    const char *p = name;
+    return literal(&p, "shard-") && digits(&p, &out->rank) && literal(&p, "-model-") &&
+           digits(&p, &out->file) && literal(&p, "-of-") && digits(&p, &out->files) &&
+           strcmp(p, ".safetensors") == 0;
 }
 
 int pg__st_cut_by_name(const char *path)
 {
     numbers x;
     unsigned file = 0, files = 0;
-    int n = 0;
-    const char *name = pg__base_name(path);
+    const char *name = pg__base_name(path), *p = name;
     if (read_name(&x, name))
         return 1;
-    return sscanf(name, "model-%5u-of-%5u.safetensors%n", &file, &files, &n) == 2 && n > 0 &&
-                   name[n] == 0
+    return literal(&p, "model-") && digits(&p, &file) && literal(&p, "-of-") &&
+                   digits(&p, &files) && strcmp(p, ".safetensors") == 0
                ? 0
                : -1;
 }
@@ -155,22 +173,39 @@ done:
     return st;
 }
 
-/* Every file must say the same number of files. *n_ranks: of ranks that wrote any. */
+/* Every file must say the same number of files, each of which some rank must have. *n_ranks: of
+ * ranks that wrote any. */
 static pg_status check_names(const pg__strs *names, unsigned *n_ranks, pg_err *err)
 {
+    pg_status st = PG_OK;
     numbers first = {0}, x = {0};
+    pg__shard_faults faults = {0};
+    unsigned char *seen = NULL; /* by number of a file */
     unsigned last = 0;
+    if (names->n == 0)
+        return pg_fail(err, PG_E_IO, "its files are not there any more");
+    (void)read_name(&first, names->v[0]);
+    seen = pg__mem_array((size_t)first.files + 1, 1);
+    if (!seen)
+        return pg__nomem(err);
     for (size_t i = 0; i < names->n; i++) {
         (void)read_name(&x, names->v[i]);
-        if (i == 0)
-            first = x;
-        if (x.files != first.files)
-            return pg_fail(err, PG_E_FORMAT, "%s and %s are of two checkpoints",
-                           PG_SHOW(names->v[0]), PG_SHOW(names->v[i]));
+        if (x.files != first.files || x.file > x.files)
+            PG_FAIL(PG_E_FORMAT, "%s and %s are of two checkpoints", PG_SHOW(names->v[0]),
+                    PG_SHOW(names->v[i]));
+        seen[x.file] = 1;
         *n_ranks += x.rank != last;
         last = x.rank;
     }
-    return PG_OK;
+    for (unsigned k = 1; k <= first.files; k++)
+        if (!seen[k])
+            PG_TRY(pg__strs_printf(&faults.missing, err, "shard-*-model-%05u-of-%05u.safetensors",
+                                   k, first.files));
+    st = pg__shard_faults_report(&faults, first.files, 1, err);
+done:
+    pg__shard_faults_fini(&faults);
+    pg__mem_free(seen);
+    return st;
 }
 
 /* The ranks before the last of which no file is there. What is left may tile: of HSDP, a rank may

@@ -167,6 +167,8 @@ static pg_status list_iterations(pg__strs *out, const char *folder, const char *
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));)
         if (is_iteration(e->d_name) && (!but || strcmp(e->d_name, but) != 0))
             PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));
+    if (sys)
+        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder)));
     pg__strs_sort(out);
 done:
     if (d)

@@ -77,6 +77,8 @@ pg_status pg__pieces_add(pg__pieces *p, const pg__rank_piece *x, pg_err *err)
 {
     if (p->n >= PG_LIMIT_OBJECTS)
         return pg_fail(err, PG_E_LIMIT, "more than %u pieces of tensors", PG_LIMIT_OBJECTS);
+    if (pg__store_big_endian(p->stores[x->file], x->tensor) && pg_dtype_bytes(x->dtype) > 1)
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: a piece in big-endian order", PG_SHOW(x->name));
     if (pg__mem_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v))
         return pg__nomem(err);
     const pg_status st = pg__strs_add(&p->names, x->name, strlen(x->name), err);

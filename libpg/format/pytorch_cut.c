@@ -106,7 +106,7 @@ static int count(uint64_t *n, const pg__pickle *p, const pg__pk_value *v, unsign
     if (read_int(n, v))
         return 1;
     *n = 1;
-    if (!is_row(v) || depth == 0)
+    if (!is_row(v) || depth == 0 || v->n > MAX_AXES) /* a row may be shared by many */
         return 0;
     for (uint32_t i = 0; i < v->n; i++)
         if (!count(&part, p, item(p, v, i), depth - 1) || __builtin_mul_overflow(*n, part, n))

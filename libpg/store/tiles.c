@@ -279,7 +279,8 @@ static int reaches(const pg__tiled *t, const pg__tile *p, uint64_t from, uint64_
 static pg_status add_of_grid(pg__tile_window *w, const pg__tiled *t, uint64_t from, uint64_t to,
                              pg__tile_fetch fetch, void *ctx, pg_err *err)
 {
-    const uint64_t row = t->step[0] * volume(t->dims + 1, t->rank - 1);
+    const uint64_t rows = t->step[0] < t->dims[0] ? t->step[0] : t->dims[0];
+    const uint64_t row = rows * volume(t->dims + 1, t->rank - 1);
     const size_t in_row = t->n / (size_t)across(t, 0);
     const size_t end = ((size_t)((to - 1) / row) + 1) * in_row;
     for (size_t i = (size_t)(from / row) * in_row; i < end; i++) {

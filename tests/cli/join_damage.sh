@@ -95,6 +95,11 @@ rm c/shard-00002-model-00001-of-00001.safetensors
 run pgjoin c out.safetensors
 mv c/shard-00001-model-00001-of-00001.safetensors c/model.safetensors
 run pgjoin c/model.safetensors out.safetensors
+fresh dcp-hf-safetensors/ckpt
+for f in c/*.safetensors; do mv "$f" "${f%1.safetensors}2.safetensors"; done # the second of two files is gone
+run pgjoin c out.safetensors
+fresh dcp-hf-safetensors/ckpt && mv c/shard-00001-model-00001-of-00001.safetensors c/shard--1-model-1-of-1.safetensors
+run pgjoin c/shard--1-model-1-of-1.safetensors out.safetensors
 fresh dcp-hf-safetensors/ckpt && cp c/shard-00001-model-00001-of-00001.safetensors c/shard-00001-model-00001-of-00002.safetensors
 run pgjoin c out.safetensors
 

@@ -47,6 +47,9 @@ static void reads_every_type(void **state)
 #define SCALAR "\xD8\x03\x93\x90" F32 "\xC4\x04\x00\x00\x80\x3F"
 #define ARRAY  "\xC7\x11\x01\x93\x91\x01" F32 "\xC4\x04\x00\x00\x80\x3F"
 #define TWICE  "\xC7\x16\x01\x93\x92\x02\x01" F32 "\xC4\x08\x00\x00\x80\x3F\x00\x00\x80\x3F"
+#define COPIES                             \
+    "\xC7\x1E\x01\x93\x92\x02\x02" F32      \
+    "\xC4\x10\x00\x00\x80\x3F\0\0\0\0\x00\x00\x80\x3F\0\0\0\0"
 #define INT4                       \
     "\xC7\x0E\x01\x93\x91\x01\xA4" \
     "int4\xC4\x04\x00\x00\x80\x3F"
@@ -209,15 +212,20 @@ static void chunks_are_in_order(void **state)
     assert_non_null(strstr(err.msg, "parts are not in order"));
 }
 
-/* Without elements, copies cannot be told from a long axis: they are not counted. */
+/* Without elements, and of one number over and over, copies cannot be told from a long axis: a scale
+ * of ones and a bias of zeros are none. */
 static void nothing_has_no_copies(void **state)
 {
     (void)state;
     pg_store *s = NULL;
     opens(TEXT("\x82\xA1"
                "a" TWICE "\xA1"
-               "b" TWICE),
+               "b" COPIES),
           2, "2 equal copies of every array (jax_utils.replicate)");
+    opens(TEXT("\x82\xA1"
+               "a" TWICE "\xA1"
+               "b" TWICE),
+          2, NULL);
     assert_ok(open_bytes(&s,
                          TEXT("\x82\xA1"
                               "a" NONE "\xA1"

@@ -165,6 +165,13 @@ static void a_grid_needs_no_list(void **state)
             pg__tile_window_fini(&w);
             free(g.t.v); /* of a grid of one */
         }
+    pg__tile_window w = {0}; /* a piece that reaches far beyond the tensor */
+    g.t = (pg__tiled){
+        .name = "w", .elem = 4, .rank = 2, .dims = {1, 4}, .step = {UINT64_C(1) << 62, 2}};
+    assert_ok(pg__tiles_grid(&g.t, NULL));
+    assert_ok(pg__tiles_read(&w, &g.t, fetch, &g, 0, buf, 4 * 4, NULL));
+    assert_memory_equal(buf, g.data, 4 * 4);
+    pg__tile_window_fini(&w);
     pg_err err = {0};
     g.t = (pg__tiled){.name = "w", .elem = 4, .rank = 1, .dims = {3}};
     assert_fails(PG_E_FORMAT, pg__tiles_grid(&g.t, &err), &err);

@@ -429,8 +429,8 @@ static pg_status read_versions(reader *r, body *b, const files *f)
     pg_status st = PG_OK;
     uint64_t n = 0, *generation = NULL, *file = NULL, *off = NULL, *size = NULL;
     const unsigned char *heights = NULL;
-    if (!number(b, &n) || n == 0)
-        return damaged(r->err, "it has no version");
+    if (!number(b, &n) || n == 0 || n > PG_LIMIT_OBJECTS)
+        return damaged(r->err, n ? "it has too many versions" : "it has no version");
     PG_TRY(numbers(&generation, b, n, r->err));
     heights = b->p;
     if (!skip(b, n)) {

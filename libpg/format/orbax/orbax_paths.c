@@ -46,6 +46,8 @@ static pg_status list(pg__strs *out, const char *folder, const char *name, int d
         if (is_file(path.s, name))
             PG_TRY(pg__strs_add(out, path.s, path.n, err));
     }
+    if (sys) /* half a list might lack the newest step */
+        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder)));
     pg__strs_sort(out);
 done:
     closedir(d);

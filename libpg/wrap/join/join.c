@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
+#include "format/st_cut.h"
 #include "wrap/join/join.h"
 
 static pg_status add_all(char ***list, size_t *n, const pg__strs *from, pg_err *err)
@@ -120,6 +121,8 @@ static pg_status find_shard_index(pg__join *j, pg_err *err)
     char *path = NULL;
     const int keras = pg__ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
                       strspn(name + n - 16, "0123456789") == 5;
+    if (pg__st_cut_by_name(name) == 1)
+        goto done; /* a rank's, which has no index */
     if (pg__ends_with(name, st_end) && n > 27 && strncmp(name + n - 21, "-of-", 4) == 0)
         PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, st_end));
     else if (keras)
