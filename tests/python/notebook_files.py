@@ -128,3 +128,10 @@ with pgfit.open('t.safetensors') as f:
 p = pgfit.predict('mlp.json', x, weights='t.safetensors')
 loss = pgfit.evaluate('mlp.json', x, y, weights='t.safetensors', loss='categorical_crossentropy')['loss']
 assert abs(-np.log(p[y > 0]).mean() - loss) < 1e-5
+
+# As ONNX: what Python reads back is what the model has (tests/interop/onnx_models.py runs it).
+report = pgfit.to_onnx('t.safetensors', 't.onnx', model='mlp.json')
+with pgfit.open('t.onnx') as f:
+    assert report.n_verified == len(f) >= len(run.weights)
+    stored = {a.tobytes() for a in f.values()}
+    assert all(w.tobytes() in stored or w.T.tobytes() in stored for w in run.weights)
