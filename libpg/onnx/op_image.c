@@ -72,6 +72,7 @@ static const pg__inst *norm_after(const pg__onnx *x, const pg__inst *i)
     const pg__val kernel = pg__onnx_in(x, i, 1), bias = pg__onnx_in(x, i, 2);
     const pg__inst *norm;
     if (!x->o->fold_bn || out->uses != 1 || !out->user || !x->values[kernel].has_take ||
+        !pg__dtype_is_float(x->values[kernel].take.from) ||
         (bias != PG_NO_VAL && !pg__onnx_is_static(x, bias)))
         return NULL;
     norm = &x->tape->insts[out->user - 1];
