@@ -8,8 +8,9 @@
 #include "format/onnx.h"
 #include "onnx/onnx.h"
 
-#define OLDEST 13 /* the first in which the axes of sums, slices and squeezes are operands */
-#define NEWEST 24
+#define OLDEST      13 /* the first in which the axes of sums, slices and squeezes are operands */
+#define NEWEST      24
+#define OLDEST_BF16 22 /* the first in which convolutions, pooling and recurrent layers take it */
 
 typedef struct run {
     const char *in, *out;
@@ -54,8 +55,15 @@ static pg_status check_options(run *r, pg_err *err)
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return pg_fail(err, PG_E_ARG, "opset %d is not written: %d to %d are", o->opset, OLDEST,
                        NEWEST);
-    r->x.opset = o->opset ? o->opset : OLDEST;
-    return read_dtype(&r->x.real, o->dtype, err);
+    const pg_status st = read_dtype(&r->x.real, o->dtype, err);
+    if (st != PG_OK)
+        return st;
+    const int oldest = r->x.real == PG_BF16 ? OLDEST_BF16 : OLDEST;
+    if (o->opset && o->opset < oldest)
+        return pg_fail(err, PG_E_ARG, "opset %d is not written in bfloat16: %d to %d are", o->opset,
+                       oldest, NEWEST);
+    r->x.opset = o->opset ? o->opset : oldest;
+    return PG_OK;
 }
 
 /* ---- the model ---- */

@@ -75,6 +75,27 @@ static void folds_only_into_kernels_of_real_numbers(void **state)
     }
 }
 
+/* Convolutions, among others, take bfloat16 from operator set 22 on. */
+static void writes_bfloat16_for_operators_that_take_it(void **state)
+{
+    (void)state;
+    static const int opsets[] = {0, 22, 24};
+    pg_err err = {0};
+    put_weights(CONVOLUTION("F32"), ten, sizeof ten);
+    for (size_t k = 0; k < sizeof opsets / sizeof *opsets; k++) {
+        pg_onnx_report rep = {0};
+        const pg_onnx_opts o = {.dtype = "bfloat16", .opset = opsets[k]};
+        assert_ok(export(&rep, o, convolution, NULL));
+        assert_int_equal(rep.opset, opsets[k] ? opsets[k] : 22);
+        pg_onnx_report_fini(&rep);
+    }
+    assert_int_equal(unlink(out), 0);
+    const pg_onnx_opts old = {.dtype = "bfloat16", .opset = 21};
+    assert_fails(PG_E_ARG, export(NULL, old, convolution, &err), &err);
+    assert_non_null(strstr(err.msg, "opset 21"));
+    assert_int_equal(access(out, F_OK), -1);
+}
+
 static int make_folder(void **state)
 {
     (void)state;

@@ -232,7 +232,7 @@ def to_onnx(src: Path, dst: Path, *, model: ModelLike = None, dtype: Optional[st
     Args:
         model: the description, if src has none: a Keras model, its JSON, a full .h5 or .keras.
         dtype: "float16" or "bfloat16": what weights become and what is computed; inputs and outputs keep their type.
-        opset: 13 to 24; 0: the oldest that the model needs.
+        opset: 13 to 24, for bfloat16 22 to 24; 0: the oldest that the model needs.
         batch: rows of each run; 0: any number.
         sizes: "64,64": what the shapes of the inputs leave open, in order; None: it stays open.
         layout: "nchw-input": images come and go with channels first.
