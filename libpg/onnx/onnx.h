@@ -59,7 +59,8 @@ void pg__onnx_graph_fini(pg__onnx_graph *g);
 
 /* A name that no other tensor has: `like`, or that with a number. */
 pg_status pg__onnx_new_name(pg__onnx_graph *g, const char *like, pg__onnx_name *out, pg_err *err);
-/* Gives a tensor another name; PG_E_UNSUPPORTED if one has it already. */
+/* Gives a tensor another name. What has it already gets one with a number, so that must be no input
+ * and no output. */
 pg_status pg__onnx_rename(pg__onnx_graph *g, pg__onnx_name which, const char *to, pg_err *err);
 pg_status pg__onnx_add_node(pg__onnx_graph *g, const char *op, const pg__str *attrs,
                             const pg__onnx_name *in, size_t n_in, const pg__onnx_name *out,

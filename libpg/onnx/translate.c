@@ -166,10 +166,14 @@ static int is_free(const pg__onnx *x, pg__onnx_name name)
     return 1;
 }
 
-static int is_no_input(const pg__onnx *x, const char *name)
+/* No input and no output before this one has the name. */
+static int is_new(const pg__onnx *x, const char *name)
 {
     for (size_t k = 0; k < x->n_inputs; k++)
         if (strcmp(x->g.names.v[x->inputs[k]], name) == 0)
+            return 0;
+    for (size_t k = 0; k < x->n_outputs; k++)
+        if (strcmp(x->g.names.v[x->outputs[k]], name) == 0)
             return 0;
     return 1;
 }
@@ -184,6 +188,11 @@ static pg_status add_output(pg__onnx *x, pg__val v, const char *name, pg_dtype t
     if (!is_free(x, y))
         y = pg__onnx_op1(x, "Identity", y);
     PG_TRY(x->st);
+    if (!is_new(x, name))
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: is the name of an output of the model and of another output "
+                "or an input; give its layer another name",
+                PG_SHOW(name));
     x->outputs[x->n_outputs++] = y;
     PG_TRY(pg__onnx_rename(&x->g, y, name, err));
 done:
@@ -198,7 +207,7 @@ static pg_status add_outputs(pg__onnx *x, pg_err *err)
     x->at = NULL;
     for (size_t k = 0; k < x->low->n_outputs; k++) {
         const char *name = m->layers[m->outputs[k].layer].name;
-        if (pg__strs_find(&names, name) == (size_t)-1 && is_no_input(x, name))
+        if (is_new(x, name))
             PG_TRY(pg__strs_add(&names, name, strlen(name), err));
         else
             PG_TRY(pg__strs_printf(&names, err, "%s_%zu", name, k));

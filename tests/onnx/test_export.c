@@ -23,6 +23,14 @@ static const char convolution[] = MODEL(
                                              ",\"axis\":[3],\"epsilon\":0.001", FROM("c")),
     "[\"n\",0,0]");
 
+/* Output 2 of layer "a" would be called as the other layer is. */
+static const char called_twice[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,2],\"dtype\":\"float32\"",
+                "") "," LAYER("Activation", "a_2", ",\"activation\":\"relu\"",
+                              FROM("i")) "," LAYER("Dense", "a", ",\"units\":2,\"use_bias\":false",
+                                                   FROM("i") "," FROM("a_2")),
+          "[\"a_2\",0,0],[\"a\",0,0],[\"a\",1,0]");
+
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
 {
@@ -93,6 +101,16 @@ static void writes_bfloat16_for_operators_that_take_it(void **state)
     const pg_onnx_opts old = {.dtype = "bfloat16", .opset = 21};
     assert_fails(PG_E_ARG, export(NULL, old, convolution, &err), &err);
     assert_non_null(strstr(err.msg, "opset 21"));
+    assert_int_equal(access(out, F_OK), -1);
+}
+
+static void refuses_outputs_of_one_name(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    put_weights("{" TENSOR("a/kernel", "F32", "[2,2]", "0", "16") "}", ten, 16);
+    assert_fails(PG_E_UNSUPPORTED, export(NULL, (pg_onnx_opts){0}, called_twice, &err), &err);
+    assert_non_null(strstr(err.msg, "a_2"));
     assert_int_equal(access(out, F_OK), -1);
 }
 
