@@ -342,11 +342,11 @@ static pg_status check_args(const pg__megatron_merging *g, const pg__megatron_te
     return PG_OK;
 }
 
-/* Without arguments only the shapes tell whether ranks are missing: what attention gives to its
- * projection is as wide as the model. */
+/* If no argument says how many ranks there are, only the shapes tell whether some are missing: what
+ * attention gives to its projection is as wide as the model. */
 static pg_status check_width(const pg__megatron_merging *g, const pg__megatron_tensor *t)
 {
-    if (g->m->facts.args.there || t->rank != 2 || t->dims[0] == t->dims[1] ||
+    if (g->m->facts.args.tensor_model_parallel_size || t->rank != 2 || t->dims[0] == t->dims[1] ||
         !(pg__ends_with(t->name, "attention.linear_proj.weight") ||
           pg__ends_with(t->name, "attention.dense.weight")))
         return PG_OK;

@@ -282,11 +282,12 @@ static pg_status check_layers(const pg__megatron_merging *g)
     return PG_OK;
 }
 
-/* Without arguments only the last norm tells that no stage is missing behind the last one. */
+/* If no argument says how many ranks there are, only the last norm tells that no stage is missing
+ * behind the last one. */
 static pg_status check_end(const pg__megatron_merging *g)
 {
     const pg__megatron *m = g->m;
-    if (m->facts.args.there || m->ranks.v[0].n_parts < 2)
+    if (m->facts.args.tensor_model_parallel_size || m->ranks.v[0].n_parts < 2)
         return PG_OK;
     for (size_t i = 0; i < g->l->n; i++)
         if (strstr(g->l->v[i].name, ".final_layernorm.") || strstr(g->l->v[i].name, ".final_norm."))

@@ -252,7 +252,7 @@ static pg_status read_job(reading *r)
     if (m->facts.n_models == 0)
         return pg_fail(r->err, PG_E_UNKNOWN, "not a checkpoint of Megatron-LM");
     count_folders(m, &r->listed);
-    if (a->there && a->tensor_model_parallel_size) {
+    if (a->tensor_model_parallel_size) {
         m->tp = a->tensor_model_parallel_size;
         m->pp = at_least_1(a->pipeline_model_parallel_size);
         m->ep = at_least_1(a->expert_model_parallel_size);

@@ -37,6 +37,28 @@ run pgjoin megatron-gelu-tp2-pp2/ckpt out.safetensors
 rm -r megatron-old-0/ckpt/iter_0000007/mp_rank_01
 run pgjoin --rules megatron-lm-0,heads=4 megatron-old-0/ckpt out.safetensors
 
+# arguments that do not say how many ranks there are
+rewrite() { # ENTRY FROM TO FILE...
+  python3 - "$@" <<'END'
+import re, sys, zipfile
+entry, old, new = sys.argv[1:4]
+for path in sys.argv[4:]:
+    with zipfile.ZipFile(path) as z:
+        entries = {name: z.read(name) for name in z.namelist()}
+    with zipfile.ZipFile(path, "w") as z:
+        for name, data in entries.items():
+            z.writestr(name, re.sub(old.encode(), new.encode(), data) if name.endswith(entry) else data)
+END
+}
+cp -r "$TESTDATA"/modern/megatron-gelu-tp2-pp2/ckpt/iter_0000020 c && chmod -R u+w c
+rewrite data.pkl '(model_parallel|num|hidden|vocab|channel|ffn)_' '\1-' c/*/*.pt
+run pgjoin c most.safetensors
+mv c/mp_rank_00_001 c/mp_rank_01_001 .
+run pgjoin c out.safetensors
+mv mp_rank_00_001 c && rm -r c/mp_rank_01_000
+run pgjoin c out.safetensors
+rm -r c mp_rank_01_001
+
 for f in bad-*; do
   run pgjoin $f $f.safetensors
 done
