@@ -40,6 +40,9 @@ static pg_status find_piece(pg__megatron_piece *p, const pg__megatron_merging *g
     if (w->dtype != x->w->dtype || !pg__same_shape(w, x->w))
         return pg_fail(g->err, PG_E_FORMAT, "%s: %s and %s hold different shapes or types of it",
                        PG_SHOW(x->own), first.s, rank.s);
+    if (pg_dtype_bytes(w->dtype) > 1 && pg__store_big_endian(s, p->tensor))
+        return pg_fail(g->err, PG_E_UNSUPPORTED, "%s: %s holds it in big-endian order",
+                       PG_SHOW(x->own), rank.s);
     return PG_OK;
 }
 
