@@ -216,6 +216,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     checkpoint *c = pg__mem_array(1, sizeof *c);
     if (!c)
         return pg__nomem(err);
+    c->m.folder = -1;
     c->block = pg__mem_array(BLOCK, 1);
     if (!c->block)
         PG_TRY(pg__nomem(err));

@@ -125,6 +125,7 @@ typedef struct pg__megatron {
     pg_store **v;             /* by stage, expert rank, tensor rank; NULL: holds nothing */
     pg__megatron_ranks ranks; /* those of the first stage, ... by pipeline, expert, tensor rank */
     size_t n_optimizers;      /* files of the distributed optimizer */
+    int folder;               /* files that rest are opened from it; -1: not open */
 } pg__megatron;
 
 /* Opens the ranks beside `path`, a rank's file. */

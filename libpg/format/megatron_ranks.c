@@ -15,13 +15,14 @@
 #include "format/shards.h"
 
 #define MAX_STAGES 65536u
+#define MOST_OPEN  128u /* files; the rest are opened for each read, for there may be thousands */
 
 /* What is open while the files are read. */
 typedef struct reading {
     pg__megatron *m;
     pg__megatron_ranks listed; /* as they are in the folder */
     const char *path;
-    int folder;
+    size_t n_open;
     pg__shard_faults faults;
     pg_err *err;
 } reading;
@@ -114,7 +115,7 @@ static pg_status read_file(pg_store **out, pg__megatron_facts *facts, reading *r
     int yes = 0;
     if (r->m->facts.is_numbered)
         (void)snprintf(part, sizeof part, "model%zu", v);
-    pg_status st = pg__io_open_below(&f.io, r->folder, name, &e);
+    pg_status st = pg__io_open_below(&f.io, r->m->folder, name, &e);
     if (st == PG_OK)
         st = read_pickle(&f, &e);
     if (st == PG_OK)
@@ -123,6 +124,8 @@ static pg_status read_file(pg_store **out, pg__megatron_facts *facts, reading *r
         st = has_tensors(&yes, &f.pickle, part, &e);
     if (st == PG_OK && yes)
         st = read_part(out, &f, part, &e);
+    if (st == PG_OK && yes && ++r->n_open > MOST_OPEN)
+        pg__io_rest(f.io, r->m->folder);
     pg__io_close(f.io);
     pg__pt_source_fini(&f);
     if (st == PG_E_UNSUPPORTED)
@@ -299,7 +302,7 @@ static pg_status read_rank(reading *r, size_t i)
     if (st == PG_OK)
         st = pg__str_printf(&optimizer, r->err, "%.*sdistrib_optim.pt",
                             (int)(pg__base_name(name) - name), name);
-    m->n_optimizers += st == PG_OK && fstatat(r->folder, optimizer.s, &sb, 0) == 0;
+    m->n_optimizers += st == PG_OK && fstatat(r->m->folder, optimizer.s, &sb, 0) == 0;
     pg__str_fini(&optimizer);
     return st;
 }
@@ -310,7 +313,7 @@ static pg_status open_folder(reading *r)
     char *rank = pg__mem_strndup(r->path, (size_t)(pg__base_name(r->path) - r->path) - 1);
     if (!rank)
         return pg__nomem(r->err);
-    const pg_status st = pg__io_folder_of(&r->folder, rank, r->path, r->err);
+    const pg_status st = pg__io_folder_of(&r->m->folder, rank, r->path, r->err);
     pg__mem_free(rank);
     return st;
 }
@@ -318,8 +321,8 @@ static pg_status open_folder(reading *r)
 pg_status pg__megatron_read(pg__megatron *out, const char *path, const char *rules, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__megatron m = {0};
-    reading r = {.m = &m, .path = path, .folder = -1, .err = err};
+    pg__megatron m = {.folder = -1};
+    reading r = {.m = &m, .path = path, .err = err};
     PG_TRY(pg__megatron_list(&r.listed, path, err));
     if (r.listed.n == 0)
         PG_FAIL(PG_E_UNKNOWN, "not a rank's file of Megatron-LM");
@@ -333,10 +336,8 @@ pg_status pg__megatron_read(pg__megatron *out, const char *path, const char *rul
         PG_TRY(read_rank(&r, i));
     PG_TRY(pg__shard_faults_report(&r.faults, m.ranks.n, 1, err));
     *out = m;
-    m = (pg__megatron){0};
+    m = (pg__megatron){.folder = -1};
 done:
-    if (r.folder >= 0)
-        close(r.folder);
     pg__megatron_ranks_fini(&r.listed);
     pg__shard_faults_fini(&r.faults);
     pg__megatron_fini(&m);
@@ -350,5 +351,7 @@ void pg__megatron_fini(pg__megatron *m)
     pg__mem_free(m->v);
     pg__megatron_ranks_fini(&m->ranks);
     pg__megatron_rules_fini(&m->rules);
-    *m = (pg__megatron){0};
+    if (m->folder >= 0)
+        close(m->folder);
+    *m = (pg__megatron){.folder = -1};
 }

@@ -76,6 +76,13 @@ END
 run pgjoin c out.safetensors
 rm -r c
 
+# more ranks than a process may have files open
+for rank in $(seq -f %02g 0 199); do
+  mkdir -p c/mp_rank_$rank && cp bad-stages-end/mp_rank_00_000/*.pt c/mp_rank_$rank
+done
+(ulimit -n 160; run pgjoin c many.safetensors)
+rm -r c
+
 for f in bad-*; do
   run pgjoin $f $f.safetensors
 done
