@@ -9,15 +9,30 @@
 
 /* ---- pieces ---- */
 
-size_t pg__megatron_find(const pg_store *s, const char *name, size_t guess)
+static pg_status index_names(pg__index *x, const pg_store *s, pg_err *err)
 {
-    const size_t n = s ? pg_store_n_weights(s) : 0;
-    if (guess < n && strcmp(pg_store_weight(s, guess)->name, name) == 0)
-        return guess;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(pg_store_weight(s, i)->name, name) == 0)
-            return i;
-    return PG_NONE;
+    pg_status st = PG_OK;
+    for (size_t i = 0; st == PG_OK && i < pg_store_n_weights(s); i++)
+        st = pg__index_add(x, pg_store_weight(s, i)->name, i, err);
+    pg__index_sort(x);
+    return st;
+}
+
+pg_status pg__megatron_find(size_t *out, const pg__megatron_merging *g, uint64_t e, uint64_t t,
+                            const char *name, size_t guess)
+{
+    const pg_store *s = pg__megatron_store(g->m, g->stage, e, t);
+    const pg_weight *w = s ? pg_store_weight(s, guess) : NULL;
+    pg__index *x = &g->names[e * g->m->tp + t];
+    pg_status st = PG_OK;
+    if (w && strcmp(w->name, name) == 0) {
+        *out = guess;
+        return PG_OK;
+    }
+    if (s && x->n == 0)
+        st = index_names(x, s, g->err);
+    *out = pg__index_find(x, name);
+    return st;
 }
 
 /* Another rank's tensor of the same name, type and shape as the first one's. */
@@ -26,13 +41,16 @@ static pg_status find_piece(pg__megatron_piece *p, const pg__megatron_merging *g
 {
     pg_store *s = pg__megatron_store(g->m, g->stage, e, t);
     *p = (pg__megatron_piece){.s = s,
-                              .tensor = pg__megatron_find(s, x->own, x->at),
+                              .tensor = PG_NONE,
                               .stage = g->stage,
                               .e = (size_t)e,
                               .t = (size_t)t,
                               .copy = PG_NONE};
     const pg__shown rank = pg__megatron_rank_name(g->m, g->stage, e, t);
     const pg__shown first = pg__megatron_rank_name(g->m, g->stage, x->e, 0);
+    const pg_status st = pg__megatron_find(&p->tensor, g, e, t, x->own, x->at);
+    if (st != PG_OK)
+        return st;
     if (p->tensor == PG_NONE)
         return pg_fail(g->err, PG_E_FORMAT, "%s: %s lacks it, %s has it", PG_SHOW(x->own), rank.s,
                        first.s);
@@ -228,7 +246,9 @@ static pg_status is_gated(int *yes, const pg__megatron_merging *g, const pg__meg
                               digits));
     }
     const pg_store *s = pg__megatron_store(g->m, g->stage, x->e, 0);
-    const size_t k = second.n ? pg__megatron_find(s, second.s, PG_NONE) : PG_NONE;
+    size_t k = PG_NONE;
+    if (second.n)
+        PG_TRY(pg__megatron_find(&k, g, x->e, 0, second.s, PG_NONE));
     if (k != PG_NONE && pg_store_weight(s, k)->rank == 2)
         columns = pg_store_weight(s, k)->dims[1];
     if (!columns || (x->w->dims[0] != columns && x->w->dims[0] / 2 != columns))

@@ -3,6 +3,7 @@
 #ifndef PG_FORMAT_MEGATRON_IMPL_H
 #define PG_FORMAT_MEGATRON_IMPL_H
 
+#include "base/index.h"
 #include "format/megatron.h"
 
 /* Layers below one prefix ("decoder.layers."). */
@@ -17,6 +18,8 @@ typedef struct pg__megatron_merging {
     size_t stage;
     pg__megatron_run *runs;
     size_t n_runs, cap_runs;
+    pg__index *names;  /* of the stage's files, by expert and tensor rank; made when it is needed */
+    pg__index earlier; /* the tensors of earlier stages that are in no layer, by name */
     pg_err *err;
 } pg__megatron_merging;
 
@@ -30,8 +33,10 @@ typedef struct pg__megatron_part {
     const pg_weight *w;
 } pg__megatron_part;
 
-/* A tensor's number in a store, by its name; guess: a likely one. NULL has none. */
-size_t pg__megatron_find(const pg_store *s, const char *name, size_t guess);
+/* *out: the number of a rank's tensor of the stage, by its name, or PG_NONE; guess: a likely one.
+ */
+pg_status pg__megatron_find(size_t *out, const pg__megatron_merging *g, uint64_t e, uint64_t t,
+                            const char *name, size_t guess);
 
 /* Is it one of the layers and embeddings that the arguments describe? */
 int pg__megatron_is_plain(const char *name);

@@ -153,12 +153,25 @@ static pg_status number_expert(pg__str *out, const pg__megatron_merging *g, cons
 
 /* ---- copies in other stages ---- */
 
-static pg__megatron_tensor *find_tensor(const pg__megatron_model *l, const char *name)
+static pg__megatron_tensor *find_tensor(const pg__megatron_merging *g, const char *name)
 {
-    for (size_t i = 0; i < l->n; i++)
-        if (strcmp(l->v[i].name, name) == 0)
-            return &l->v[i];
-    return NULL;
+    const size_t i = pg__index_find(&g->earlier, name);
+    return i == PG_NONE ? NULL : &g->l->v[i];
+}
+
+/* Those of the stage from tensor `first` on are an earlier stage's from now on. */
+static pg_status index_tensors(pg__megatron_merging *g, size_t first)
+{
+    pg_status st = PG_OK;
+    uint64_t number = 0;
+    size_t n_digits = 0;
+    const size_t before = g->earlier.n;
+    for (size_t i = first; st == PG_OK && i < g->l->n; i++)
+        if (!layer_in(g->l->v[i].name, &number, &n_digits))
+            st = pg__index_add(&g->earlier, g->l->v[i].name, i, g->err);
+    if (g->earlier.n != before)
+        pg__index_sort(&g->earlier);
+    return st;
 }
 
 /* The tensor of an earlier stage that a tensor of this one repeats, or NULL: embeddings are also
@@ -169,11 +182,11 @@ static pg__megatron_tensor *repeated(const pg__megatron_merging *g, const char *
                              *const legacy = "language_model.embedding.word_embeddings.weight";
     pg__megatron_tensor *t = NULL;
     if (strcmp(name, "word_embeddings_for_head.weight") == 0)
-        t = find_tensor(g->l, legacy);
+        t = find_tensor(g, legacy);
     else if (strcmp(name, "output_layer.weight") == 0 &&
              g->m->facts.args.untie_embeddings_and_output_weights == 1)
-        t = find_tensor(g->l, core);
-    return t ? t : find_tensor(g->l, name);
+        t = find_tensor(g, core);
+    return t ? t : find_tensor(g, name);
 }
 
 /* ---- all ---- */
@@ -186,7 +199,8 @@ static pg_status take_expert(pg__megatron_merging *g, pg__megatron_part *x)
     const char *in_layer = x->name;
     for (x->e = 0; x->e < g->m->ep; x->e++) {
         const pg_store *s = pg__megatron_store(g->m, g->stage, x->e, 0);
-        const size_t at = pg__megatron_find(s, x->own, x->at);
+        size_t at = PG_NONE;
+        PG_TRY(pg__megatron_find(&at, g, x->e, 0, x->own, x->at));
         if (at == PG_NONE)
             PG_FAIL(PG_E_FORMAT, "%s: %s lacks it", PG_SHOW(x->own),
                     pg__megatron_rank_name(g->m, g->stage, x->e, 0).s);
@@ -250,10 +264,17 @@ static pg_status check_counts(const pg__megatron_merging *g)
     return PG_OK;
 }
 
+static void forget_names(pg__megatron_merging *g)
+{
+    for (uint64_t i = 0; g->names && i < g->m->ep * g->m->tp; i++)
+        pg__index_fini(&g->names[i]);
+}
+
 static pg_status take_stage(pg__megatron_merging *g)
 {
     pg_status st = PG_OK;
     const pg_store *s = pg__megatron_store(g->m, g->stage, 0, 0);
+    const size_t first = g->l->n;
     PG_TRY(check_counts(g));
     for (size_t i = 0; s && i < pg_store_n_weights(s); i++)
         PG_TRY(take_tensor(g, s, i));
@@ -261,7 +282,9 @@ static pg_status take_stage(pg__megatron_merging *g)
         g->runs[i].before += g->runs[i].here;
         g->runs[i].here = 0;
     }
+    PG_TRY(index_tensors(g, first));
 done:
+    forget_names(g);
     return st;
 }
 
@@ -302,6 +325,9 @@ pg_status pg__megatron_merge(pg__megatron_model *out, const pg__megatron *m, pg_
     pg_status st = PG_OK;
     pg__megatron_model l = {0};
     pg__megatron_merging g = {.l = &l, .m = m, .err = err};
+    g.names = pg__mem_array((size_t)(m->ep * m->tp), sizeof *g.names);
+    if (!g.names)
+        PG_TRY(pg__nomem(err));
     for (; g.stage < m->n_stages; g.stage++)
         PG_TRY(take_stage(&g));
     PG_TRY(check_layers(&g));
@@ -312,6 +338,8 @@ done:
     for (size_t i = 0; i < g.n_runs; i++)
         pg__mem_free(g.runs[i].prefix);
     pg__mem_free(g.runs);
+    pg__mem_free(g.names);
+    pg__index_fini(&g.earlier);
     pg__megatron_model_fini(&l);
     return st;
 }

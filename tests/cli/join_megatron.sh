@@ -59,21 +59,27 @@ mv mp_rank_00_001 c && rm -r c/mp_rank_01_000
 run pgjoin c out.safetensors
 rm -r c mp_rank_01_001
 
-# NumPy's arrays of the other byte order
-mkdir -p c/mp_rank_00 c/mp_rank_01
-python3 - c/mp_rank_0?/ <<'END'
+# NumPy's arrays of the other byte order; names that the second rank has in another order
+arrays() { # ORDER COUNT FOLDER FOLDER
+  python3 - "$@" <<'END'
 import struct, sys, zipfile
+order, count = sys.argv[1].encode(), int(sys.argv[2])
 def text(s):
     return b"X" + struct.pack("<I", len(s)) + s
 array = (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1btR(K\1K\2\x85cnumpy\ndtype\n(" + text(b"f4") +
-         b"K\0K\1tR(K\3" + text(b">") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89C\x08" + struct.pack(">2f", 1, 2) + b"tb")
-state = b"\x80\3}" + text(b"model") + b"}" + text(b"encoder.layers.0.input_layernorm.weight") + array + b"ss."
-for folder in sys.argv[1:]:
-    with zipfile.ZipFile(folder + "model_optim_rng.pt", "w") as z:
-        z.writestr("archive/data.pkl", state)
+         b"K\0K\1tR(K\3" + text(order) + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89C\x08" + bytes(8) + b"tb")
+for folder, numbers in zip(sys.argv[3:], (range(count), reversed(range(count)))):
+    model = b"".join(text(b"encoder.input_layernorm.weight%d" % i) + array for i in numbers)
+    with zipfile.ZipFile(folder + "/model_optim_rng.pt", "w") as z:
+        z.writestr("archive/data.pkl", b"\x80\3}" + text(b"model") + b"}(" + model + b"us.")
         z.writestr("archive/version", b"3\n")
 END
-run pgjoin c out.safetensors
+}
+mkdir -p c/mp_rank_00 c/mp_rank_01
+arrays '>' 1 c/*
+run pgjoin --rules '*=same' c out.safetensors
+arrays '<' 60000 c/*
+(ulimit -t 15; run pgjoin --rules '*=same' --dry-run c out.safetensors)
 rm -r c
 
 # more ranks than a process may have files open
