@@ -197,8 +197,9 @@ static pg_status copy_inside(pg__pt_source *f, pg_err *err)
             *where = f->where[last - f->tree.list];
             continue;
         }
-        st = same ? pg_fail(err, PG_E_FORMAT, "its data is not as long as its shape says")
-                  : pg__pt_copy_inside(f->inside + at, &t->storage, err);
+        st = same   ? pg_fail(err, PG_E_FORMAT, "its data is not as long as its shape says")
+             : size ? pg__pt_copy_inside(f->inside + at, &t->storage, err)
+                    : PG_OK;
         if (st != PG_OK) {
             pg_err_prefix(err, PG_SHOW(f->tree.names.s + t->name));
             goto done;
