@@ -3,6 +3,7 @@
  * (layer_L_expert_E_mp_rank_00_model_states.pt), each layer of a pipeline
  * (layer_LL-model_states.pt, or layer_LL-model_00-model_states.pt) and each parameter of a
  * universal checkpoint (zero/NAME/fp32.pt). */
+#include <ctype.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "io/folder.h"
 
 #define LAYERS      "layer_*-model*_states.pt"
-#define MOST_SLICES 99u /* two digits in the names of files */
+#define MOST_SLICES 99u
 
 /* ---- what is in the folder ---- */
 
@@ -58,6 +59,22 @@ static pg_status check_rank(const pg__zero_reading *r, const char *name)
     return PG_OK;
 }
 
+/* XX of mp_rank_XX in a name, 0 if there is none. */
+static pg_status slice_in(unsigned *slice, const pg__zero_reading *r, const char *name)
+{
+    const char *at = strstr(name, "mp_rank_");
+    char *end = NULL;
+    const unsigned long n = at && isdigit((unsigned char)at[8]) ? strtoul(at + 8, &end, 10) : 0;
+    *slice = 0;
+    if (n == 0 || *end != '_')
+        return PG_OK;
+    if (n >= MOST_SLICES)
+        return pg_fail(r->err, PG_E_LIMIT, "%s: of more than %u ranks of model parallelism",
+                       PG_SHOW(name), MOST_SLICES);
+    *slice = (unsigned)n;
+    return PG_OK;
+}
+
 /* The highest XX of all mp_rank_XX, and whether files of a pipeline's layers are there. */
 static pg_status count_slices(pg__zero_reading *r)
 {
@@ -69,14 +86,13 @@ static pg_status count_slices(pg__zero_reading *r)
         return pg__nomem(r->err);
     PG_TRY(list(&names, folder, "*.pt", r->err));
     for (size_t i = 0; i < names.n; i++) {
-        const char *at = strstr(names.v[i], "mp_rank_");
         unsigned slice = 0;
-        if (at && sscanf(at, "mp_rank_%2u_", &slice) == 1 && slice > most)
-            most = slice;
+        PG_TRY(slice_in(&slice, r, names.v[i]));
+        most = slice > most ? slice : most;
         r->job->pipeline |= fnmatch(LAYERS, names.v[i], 0) == 0;
         PG_TRY(check_rank(r, names.v[i]));
     }
-    r->job->n_slices = most < MOST_SLICES ? most + 1 : MOST_SLICES;
+    r->job->n_slices = most + 1;
 done:
     pg__mem_free(folder);
     pg__strs_fini(&names);

@@ -3,7 +3,7 @@
  *     mp_rank_XX_model_states.pt, or in stage 3 zero_pp_rank_R_mp_rank_XX_model_states.pt
  *         {"module", "buffer_names", "param_shapes": [name -> size], "frozen_param_shapes",
  *          "frozen_param_fragments", "shared_params", "num_experts", "ds_version",
- *          "universal_checkpoint_info"}
+ *          "universal_checkpoint_info", "mp_world_size"}
  */
 #include <string.h>
 
@@ -190,10 +190,31 @@ static pg_status read_module(pg__zero_reading *r, pg__pt_source *f, const char *
     return st;
 }
 
+/* All ranks of model parallelism have files: without the last ones the rest fits together, too. */
+static pg_status check_world(const pg__zero_reading *r, const pg__pickle *p)
+{
+    const pg__pk_value *v = pg__zero_root(p, "mp_world_size");
+    const size_t n = r->job->n_slices;
+    if (!v || (v->kind == PG_PK_INT && v->u.i == (int64_t)n))
+        return PG_OK;
+    if (v->kind != PG_PK_INT || v->u.i < 1)
+        return pg_fail(r->err, PG_E_FORMAT, "mp_world_size is not a number of ranks");
+    if (v->u.i > (int64_t)n)
+        return pg_fail(r->err, PG_E_FORMAT,
+                       "mp_world_size says %lld, but the files of mp_rank_%02zu are missing; copy "
+                       "the files of all ranks",
+                       (long long)v->u.i, n);
+    return pg_fail(r->err, PG_E_FORMAT,
+                   "mp_world_size says %lld, but there are files of mp_rank_%02zu; copy the files "
+                   "of one job",
+                   (long long)v->u.i, n - 1);
+}
+
 static pg_status read_file(pg__zero_reading *r, pg__pt_source *f, const char *name)
 {
     pg_status st = PG_OK;
     const pg__pickle *p = &f->pickle;
+    PG_TRY(check_world(r, p));
     PG_TRY(read_groups(r, p));
     PG_TRY(read_names(r, p));
     PG_TRY(read_ties(r, p));

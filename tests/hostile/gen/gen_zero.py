@@ -88,7 +88,11 @@ c("held-by-no-rank", optimizer(stage=3), module(held=items([("w", tensor((0,), (
 c("experts", optimizer(), module(num_experts=li(*[i(65536)] * 500)), ["missing"])
 c("experts-negative", optimizer(), module(num_experts=li(i(-1))), ["num_experts"])
 c("slices", optimizer(), module(), ["universal_checkpoint_info"], files=[(RANK.replace("_00_", "_01_"), optimizer()), ("mp_rank_01_model_states.pt", module())])
-c("slice-99", optimizer(), module(), ["missing"], files=[("mp_rank_99_model_states.pt", module())])
+for k in 99, 100:
+    c(f"slice-{k}", optimizer(), module(), [f"mp_rank_{k}_", "99 ranks"], kind="limit", files=[(f"mp_rank_{k}_model_states.pt", module())])
+c("slices-gone", optimizer(), module(mp_world_size=i(2)), ["mp_world_size", "mp_rank_01", "missing"])
+c("slices-more", optimizer(), module(mp_world_size=i(1)), ["mp_world_size", "mp_rank_01"], files=[("mp_rank_01_model_states.pt", module())])
+c("slices-odd", optimizer(), module(mp_world_size=s("1")), ["mp_world_size"])
 c("frozen-short", optimizer(), module(frozen_param_shapes=items([("v", shape(5, 5))]), frozen_param_fragments=items([("v", tensor())])), ["v"])
 c("frozen-gone", optimizer(), module(frozen_param_shapes=items([("v", shape(3, 4))]), frozen_param_fragments=items([("u", tensor())])), ["v"])
 # a name of 60,000 bytes that a memo repeats: two bytes a time
