@@ -287,15 +287,22 @@ done:
 
 /* ---- pipelines ---- */
 
+static pg_status index_whole(pg__index *x, const pg__zero_whole *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; st == PG_OK && i < w->n; i++)
+        st = pg__index_add(x, tensor_of(w, w->v[i].slice, w->v[i].tensor)->name, i, err);
+    pg__index_sort(x);
+    return st;
+}
+
 /* The tensors of one more slice that have other names than those before; a name that is there
  * already must stand for the same values, if `equal`. */
 static pg_status add_slice(pg__zero_whole *w, size_t slice, int equal, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__index names = {0};
-    for (size_t i = 0; i < w->n; i++)
-        PG_TRY(pg__index_add(&names, tensor_of(w, w->v[i].slice, w->v[i].tensor)->name, i, err));
-    pg__index_sort(&names);
+    PG_TRY(index_whole(&names, w, err));
     for (size_t i = 0; i < w->cuts[slice].n; i++) {
         const size_t other = pg__index_find(&names, tensor_of(w, slice, i)->name);
         if (other == PG_NONE)
@@ -396,6 +403,60 @@ done:
     return st;
 }
 
+/* ---- what layers' files must hold ---- */
+
+/* Without a module, only layers' files can hold the weights as trained. */
+static int needs_layers(const pg__zero_job *job)
+{
+    if (job->what == PG_ZERO_NONE || job->what == PG_ZERO_STATE)
+        return 0;
+    return job->pipeline || (job->what == PG_ZERO_TRAINED && !job->slices[0].module);
+}
+
+/* "3.weight" is of layer 3. */
+static int lacks_layer(const pg__index *layers, const char *name)
+{
+    char prefix[16];
+    const size_t n = strspn(name, "0123456789");
+    if (n == 0 || n + 2 > sizeof prefix || name[n] != '.')
+        return 0;
+    memcpy(prefix, name, n + 1);
+    prefix[n + 1] = 0;
+    return pg__index_find(layers, prefix) == PG_NONE;
+}
+
+static pg_status check_group(const pg__index *names, const pg__index *layers,
+                             const pg__zero_group *g, pg_err *err)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (pg__index_find(names, g->v[i].name) == PG_NONE || lacks_layer(layers, g->v[i].name))
+            return pg_fail(err, PG_E_FORMAT,
+                           "%s: the file of its layer is missing; copy layer_*-model_states.pt of "
+                           "all layers",
+                           PG_SHOW(g->v[i].name));
+    return PG_OK;
+}
+
+/* Nothing counts the layers' files, which hold buffers, too; the stages know the parameters. */
+static pg_status check_layers(const pg__zero_whole *w, const pg__zero_job *job, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__index names = {0}, layers = {0};
+    PG_TRY(index_whole(&names, w, err));
+    for (size_t i = 0; i < job->n_layers; i++)
+        PG_TRY(pg__index_add(&layers, job->layers[i].name, i, err));
+    pg__index_sort(&layers);
+    for (size_t k = 0; k < job->n_slices; k++) {
+        for (size_t g = 0; g < job->slices[k].n_groups; g++)
+            PG_TRY(check_group(&names, &layers, &job->slices[k].groups[g], err));
+        PG_TRY(check_group(&names, &layers, &job->slices[k].frozen_params, err));
+    }
+done:
+    pg__index_fini(&names);
+    pg__index_fini(&layers);
+    return st;
+}
+
 /* ---- all ---- */
 
 pg_status pg__zero_whole_of(pg__zero_whole *out, const pg__zero_job *job, pg_err *err)
@@ -414,6 +475,8 @@ pg_status pg__zero_whole_of(pg__zero_whole *out, const pg__zero_job *job, pg_err
         PG_TRY(join_slices(&w, job, err));
     else
         PG_TRY(add_slice(&w, 0, 0, err));
+    if (needs_layers(job))
+        PG_TRY(check_layers(&w, job, err));
     *out = w;
     w = (pg__zero_whole){0};
 done:
