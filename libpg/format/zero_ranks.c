@@ -211,6 +211,17 @@ static const char *state_path(const pg__zero_reading *r, const pg__pickle *p)
                                   : PG_ZERO_OPTIMIZER "." BASE ".state";
 }
 
+/* Slices and stages of one step make a model. A stage without parameters has no step. */
+static pg_status check_slice(const pg__zero_reading *r, const char *name)
+{
+    const int64_t step = r->z->step, first = r->job->slices[0].step;
+    if (step < 0 || first < 0 || step == first)
+        return PG_OK;
+    return pg_fail(r->err, PG_E_FORMAT,
+                   "%s: of another step: %lld, mp_rank_00 made %lld; copy the files of one step",
+                   PG_SHOW(name), (long long)step, (long long)first);
+}
+
 /* The first file that can be read says what the others must agree with. */
 static pg_status read_rank(pg__zero_reading *r, uint64_t i, const char *name)
 {
@@ -220,7 +231,9 @@ static pg_status read_rank(pg__zero_reading *r, uint64_t i, const char *name)
     pg_status st = pg__zero_open(r, &f, name);
     if (st == PG_OK && z->step == PG_ZERO_UNREAD) {
         z->step = step_of(&f, z->stage);
-        st = read_groups(r, &f.pickle);
+        st = check_slice(r, name);
+        if (st == PG_OK)
+            st = read_groups(r, &f.pickle);
     }
     if (st == PG_OK)
         st = check_same(r, &f, name);

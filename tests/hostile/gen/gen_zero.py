@@ -127,4 +127,7 @@ for name, more, word in (
 ):
     first = optimizer(count=i(2), base_optimizer_state=after(3))
     c("other-" + name, first, module(), [NEXT, word], files=[(NEXT, optimizer(**{"count": i(2), **more}))])
+# slices that fit together, but for the step
+cut = module(universal_checkpoint_info=items([]))
+c("slices-step", optimizer(base_optimizer_state=after(3)), cut, [SECOND, "another step"], files=[(SECOND, optimizer(base_optimizer_state=after(4))), ("mp_rank_01_model_states.pt", cut)])
 c("more-ranks", optimizer(count=i(1)), module(), [NEXT, "another job"], files=[(NEXT, optimizer())])
