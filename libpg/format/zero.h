@@ -221,6 +221,7 @@ typedef struct pg__zero_whole {
     size_t n, cap;
     pg__zero_piece *pieces;
     size_t n_pieces, cap_pieces;
+    uint64_t steps; /* that comparisons of names with patterns may still take */
 } pg__zero_whole;
 
 /* The tensors of all slices together. PG_E_UNSUPPORTED if nothing says along which axis one is cut;
@@ -231,7 +232,8 @@ void pg__zero_whole_fini(pg__zero_whole *w);
 /* ---- zero_match.c ---- */
 
 /* 1 if the pattern, a regular expression of Python, matches the beginning of text, as re.match()
- * decides it; 0 if not; -1 if it has parts that are not read here: groups, alternatives, counts. */
-int pg__zero_match(const char *pattern, const char *text);
+ * decides it; 0 if not; -1 if it has parts that are not read here: groups, alternatives, counts; or
+ * if it takes too long. *budget: steps that all calls together may take. */
+int pg__zero_match(const char *pattern, const char *text, uint64_t *budget);
 
 #endif

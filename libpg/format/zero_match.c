@@ -6,6 +6,7 @@
 #include "format/zero.h"
 
 #define MOST_STEPS 100000u
+#define MOST_DEPTH 100u /* elements that may repeat; each is a call within a call */
 
 /* Characters of the element that begins a pattern: "a", ".", "\d"; 0 if it is not read. */
 static size_t element(const char *p)
@@ -33,11 +34,12 @@ static int fits(const char *p, char c)
 }
 
 /* 1, 0, or -1 for what is not read or takes too long. */
-static int match(const char *p, const char *text, unsigned *steps)
+static int match(const char *p, const char *text, unsigned depth, uint64_t *steps)
 {
     for (;;) {
-        if (--*steps == 0)
+        if (*steps == 0 || depth == MOST_DEPTH)
             return -1;
+        --*steps;
         if (*p == 0)
             return 1;
         if (*p == '$' && p[1] == 0)
@@ -59,8 +61,9 @@ static int match(const char *p, const char *text, unsigned *steps)
         size_t most = 0;
         while (fits(p, text[most]) && (how != '?' || most == 0))
             most++;
+        *steps -= most < *steps ? most : *steps;
         for (size_t k = most + 1; k-- > (how == '+');) {
-            const int found = match(rest, text + k, steps);
+            const int found = match(rest, text + k, depth + 1, steps);
             if (found)
                 return found;
         }
@@ -68,8 +71,11 @@ static int match(const char *p, const char *text, unsigned *steps)
     }
 }
 
-int pg__zero_match(const char *pattern, const char *text)
+int pg__zero_match(const char *pattern, const char *text, uint64_t *budget)
 {
-    unsigned steps = MOST_STEPS;
-    return match(pattern + (*pattern == '^'), text, &steps);
+    const uint64_t before = *budget < MOST_STEPS ? *budget : MOST_STEPS;
+    uint64_t steps = before;
+    const int found = match(pattern + (*pattern == '^'), text, 0, &steps);
+    *budget -= before - steps;
+    return found;
 }

@@ -10,6 +10,7 @@
 #include "format/zero.h"
 
 #define COMPARED_BYTES 65536u
+#define MOST_STEPS     300000000u /* of all patterns */
 
 static const pg__zero_tensor *tensor_of(const pg__zero_whole *w, size_t slice, size_t i)
 {
@@ -146,13 +147,17 @@ done:
 
 /* The rule that says how a parameter is cut, NULL for axis 0; *rows: of a vocabulary. */
 static pg_status rule_of(const pg__zero_rule **out, uint64_t *rows, const pg__zero *z,
-                         const char *name, pg_err *err)
+                         const char *name, uint64_t *steps, pg_err *err)
 {
     *out = NULL;
     *rows = UINT64_MAX;
     for (size_t i = 0; i < z->n_rules; i++) {
         const pg__zero_rule *x = &z->rules[i];
-        const int found = pg__zero_match(x->pattern, name);
+        const int found = pg__zero_match(x->pattern, name, steps);
+        if (found < 0 && *steps == 0)
+            return pg_fail(err, PG_E_LIMIT,
+                           "universal_checkpoint_info: %zu patterns, which take too long",
+                           z->n_rules);
         if (found < 0)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "universal_checkpoint_info: the pattern %s is not read",
@@ -203,7 +208,7 @@ static pg_status merge(cutting *x, pg_err *err)
     const pg__zero *z = &x->job->slices[0];
     const pg__zero_rule *rule = NULL;
     const pg__zero_tensor *t = tensor_of(x->w, 0, x->at[0]);
-    PG_TRY(rule_of(&rule, &x->rows, z, t->param, err));
+    PG_TRY(rule_of(&rule, &x->rows, z, t->param, &x->w->steps, err));
     PG_TRY(add(x->w, 0, x->at[0], &x->m, err));
     if (t->rank == 0 || is_buffer(z, t->param) ||
         (rule && (rule->kind == PG_ZERO_REPLICATED || rule->kind == PG_ZERO_AVERAGED))) {
@@ -462,7 +467,7 @@ done:
 pg_status pg__zero_whole_of(pg__zero_whole *out, const pg__zero_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__zero_whole w = {.n_cuts = job->n_slices + 1};
+    pg__zero_whole w = {.n_cuts = job->n_slices + 1, .steps = MOST_STEPS};
     w.cuts = pg__mem_array(w.n_cuts, sizeof *w.cuts);
     if (!w.cuts)
         return pg__nomem(err);

@@ -112,6 +112,15 @@ for name, param, pattern in (("group", "w", "(w)"), ("stars", "w" * 60, "w*" * 1
         universal_checkpoint_info=items([(RULES[1], li(s(pattern)))]),
     )
     c("pattern-" + name, optimizer(), both, files=[(SECOND, optimizer()), ("mp_rank_01_model_states.pt", both)])
+# patterns that each take long, but not too long; and one that repeats without end
+both = module(
+    li(items([(f"{k:04}" + "w" * 44, shape(1)) for k in range(12)])),
+    held=items([(f"{k:04}" + "w" * 44, tensor((1,), (1,), n=12)) for k in range(12)]),
+    universal_checkpoint_info=items([(RULES[1], li(*[s("\\d*" + "w*" * 3 + f"x{k}") for k in range(50000)]))]),
+)
+c("patterns", optimizer(), both, ["patterns", "too long"], kind="limit", files=[(SECOND, optimizer()), ("mp_rank_01_model_states.pt", both)])
+both = module(held=items([("w", row())]), universal_checkpoint_info=items([(RULES[1], li(s("b?" * 99999)))]))
+c("pattern-repeats", optimizer(), both, ["pattern"], files=[(SECOND, optimizer()), ("mp_rank_01_model_states.pt", both)])
 
 
 def after(step):
