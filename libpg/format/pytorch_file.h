@@ -37,6 +37,10 @@ pg_status pg__pt_read_zip(pg__pt_source *f, pg_err *err);
 pg_status pg__pt_zip_store(pg_store **out, pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
 void pg__pt_source_fini(pg__pt_source *f);
 
+/* In such a store: the member that holds tensor i, and the byte in it where its elements begin. 0
+ * if the pickle itself has them, or they are not in a row. */
+int pg__pt_place(const pg_store *s, size_t i, uint64_t *member, uint64_t *at);
+
 /* pytorch_stream.c: the format of torch before 1.6. */
 int pg__pt_is_stream(const uint8_t *head, size_t n);
 pg_status pg__pt_open_stream(pg_store **out, pg__pt_source *f, const pg_open_opts *opts,

@@ -68,6 +68,15 @@ static int place_data(void *ctx, size_t tensor, uint64_t *off_bytes)
                      off_bytes);
 }
 
+int pg__pt_place(const pg_store *s, size_t i, uint64_t *member, uint64_t *at)
+{
+    const pytorch *t = pg__store_ctx(s);
+    const pg__pt_tensor *x = &t->list[i];
+    *member = t->where[i];
+    *at = x->view.first * x->view.size;
+    return !x->storage.inside && pg__strided_is_plain(&x->view);
+}
+
 /* ---- the store ---- */
 
 /* Elements may overlap (a stride of 0), but a small file must not become an endless one: the limit

@@ -1,10 +1,13 @@
 /* zero_rest.c - what the optimizer does not hold: frozen parameters, buffers, tied names, experts
  * and layers with files of their own, and what else is in the module. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/pytorch_file.h"
 #include "format/zero.h"
+#include "store/store_impl.h"
 
 /* ---- building blocks ---- */
 
@@ -25,6 +28,9 @@ pg_status pg__zero_add_run(pg__zero_cut *c, pg__zero_tensor *t, size_t *cap, pg_
     pg__tile x = {.start = {last ? last->start[0] + last->size[0] : 0}, .size = {n}};
     if (n == 0)
         return PG_OK;
+    if (row->elem > 1 && pg__store_big_endian(in.s, in.tensor)) /* an array of NumPy */
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: big-endian numbers in a ZeRO checkpoint",
+                       PG_SHOW(t->name));
     const pg_status st = add_source(c, in, &x.source, err);
     if (st != PG_OK)
         return st;
@@ -179,24 +185,77 @@ static pg_status add_buffers(pg__zero_cut *c, const pg__zero *z, pg_err *err)
     return st;
 }
 
+/* Where a parameter's tensor of the module is stored. */
+typedef struct place {
+    uint64_t member, at;
+    const pg_weight *w;
+    size_t i, param; /* of the module, and of the cut */
+} place;
+
+static int compare(const place *a, const place *b)
+{
+    if (a->member != b->member)
+        return a->member < b->member ? -1 : 1;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    if (a->w->dtype != b->w->dtype)
+        return a->w->dtype < b->w->dtype ? -1 : 1;
+    if (a->w->rank != b->w->rank)
+        return a->w->rank < b->w->rank ? -1 : 1;
+    return memcmp(a->w->dims, b->w->dims, sizeof a->w->dims);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    const int c = compare(x, y);
+    return c ? c : x->i < y->i ? -1 : x->i > y->i;
+}
+
+static int place_of(place *out, const pg__zero *z, size_t i)
+{
+    *out = (place){.w = pg_store_weight(z->module, i), .i = i};
+    return out->w->n_bytes && pg__pt_place(z->module, i, &out->member, &out->at);
+}
+
+/* Of the module's tensors that are in `names`, sorted. */
+static pg_status list_places(place **out, size_t *n, const pg__index *names, const pg__zero *z,
+                             pg_err *err)
+{
+    const size_t all = pg_store_n_weights(z->module);
+    *n = 0;
+    *out = pg__mem_array(all, sizeof **out);
+    if (!*out)
+        return pg__nomem(err);
+    for (size_t i = 0; i < all; i++) {
+        place *x = &(*out)[*n];
+        const size_t param = pg__index_find(names, pg_store_weight(z->module, i)->name);
+        if (param == PG_NONE || !place_of(x, z, i))
+            continue;
+        x->param = param;
+        ++*n;
+    }
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_place);
+    return PG_OK;
+}
+
 /* A parameter under which tensor i of the module is stored too: before DeepSpeed 0.9 nothing else
  * says that names are tied. PG_NONE: no other. */
-static size_t same_storage(const pg__index *names, const pg__zero *z, size_t i)
+static size_t same_storage(const place *places, size_t n, const pg__zero *z, size_t i)
 {
-    uint64_t at = 0, other = 0;
-    const pg_weight *w = pg_store_weight(z->module, i);
-    if (w->n_bytes == 0 || pg_store_place(z->module, i, &at) < 0)
+    place want;
+    size_t lo = 0, hi = n;
+    if (!place_of(&want, z, i))
         return PG_NONE;
-    for (size_t k = 0; k < pg_store_n_weights(z->module); k++) {
-        const pg_weight *x = pg_store_weight(z->module, k);
-        if (k == i || x->n_bytes != w->n_bytes || x->dtype != w->dtype || x->rank != w->rank ||
-            memcmp(x->dims, w->dims, sizeof x->dims) != 0)
-            continue;
-        if (pg_store_place(z->module, k, &other) >= 0 && other == at &&
-            pg__index_find(names, x->name) != PG_NONE)
-            return pg__index_find(names, x->name);
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (compare(&places[mid], &want) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return PG_NONE;
+    return lo < n && compare(&places[lo], &want) == 0 ? places[lo].param : PG_NONE;
 }
 
 /* What the module has besides: parameters that the optimizer was not given, and in stage 1 those
@@ -206,7 +265,11 @@ static pg_status add_others(pg__zero_cut *c, const pg__zero *z, int sliced, pg_e
 {
     pg_status st = PG_OK;
     pg__index names = {0};
+    place *places = NULL;
+    size_t n = 0;
     PG_TRY(index_of(&names, c, err));
+    if (z->module && z->stage < 3)
+        PG_TRY(list_places(&places, &n, &names, z, err));
     if (sliced && z->frozen_params.n)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: frozen, and the ranks of tensor parallelism are not merged",
                 PG_SHOW(z->frozen_params.v[0].name));
@@ -219,11 +282,12 @@ static pg_status add_others(pg__zero_cut *c, const pg__zero *z, int sliced, pg_e
         if (sliced)
             PG_FAIL(PG_E_UNSUPPORTED, "%s is in the module, but no folder of zero/ holds it",
                     PG_SHOW(w->name));
-        const size_t of = z->stage == 3 ? PG_NONE : same_storage(&names, z, i);
+        const size_t of = same_storage(places, n, z, i);
         PG_TRY(of == PG_NONE ? pg__zero_add_whole(c, z->module, i, w->name, err)
                              : add_tie(c, w->name, of, err));
     }
 done:
+    pg__mem_free(places);
     pg__index_fini(&names);
     return st;
 }

@@ -4,7 +4,7 @@ import os
 import struct
 
 from common import case
-from gen_pickle import g, i, pt, s, tensor, tup
+from gen_pickle import array, g, i, pt, raw, s, tensor, tup
 
 RANK = "zero_pp_rank_0_mp_rank_00_optim_states.pt"
 
@@ -139,4 +139,12 @@ for name, more, word in (
 # slices that fit together, but for the step
 cut = module(universal_checkpoint_info=items([]))
 c("slices-step", optimizer(base_optimizer_state=after(3)), cut, [SECOND, "another step"], files=[(SECOND, optimizer(base_optimizer_state=after(4))), ("mp_rank_01_model_states.pt", cut)])
+# the second slice's files are closed again, for there are many; its tied names are the first one's
+many = dict(count=i(128))
+half = tensor((1536,), (1,), typ="HalfStorage", n=1536)
+tied = pt(pkl(module(li(items([("w", shape(1536))])), held=items([("w", half), ("v", half)]), universal_checkpoint_info=items([]))), {"0": bytes(3072)})
+ranks = [(RANK.replace("rank_0_", f"rank_{k}_").replace("_00_", f"_0{m}_"), optimizer(**many)) for m in range(2) for k in range(128)]
+c("tied-many", optimizer(**many), tied, kind="fine", verdict="accept", files=[("mp_rank_01_model_states.pt", tied), *ranks[1:]])
+big = module(held=items([("w", tensor()), ("v", array(raw(bytes(48)), order=">"))]))
+c("big-endian", optimizer(), big, ["v", "big-endian"], kind="unsupported")
 c("more-ranks", optimizer(count=i(1)), module(), [NEXT, "another job"], files=[(NEXT, optimizer())])
