@@ -20,18 +20,23 @@ const pg__pk_value *pg__zero_root(const pg__pickle *p, const char *key)
     return pg__zero_get(p, &p->v[p->root], key);
 }
 
+static int is_text(const pg__pk_value *v)
+{
+    return v && v->kind == PG_PK_STR && !memchr(v->u.text, 0, v->n);
+}
+
 char *pg__zero_text(const pg__pk_value *v)
 {
-    return v && v->kind == PG_PK_STR && !memchr(v->u.text, 0, v->n)
-               ? pg__mem_strndup(v->u.text, v->n)
-               : NULL;
+    return is_text(v) ? pg__mem_strndup(v->u.text, v->n) : NULL;
 }
 
 pg_status pg__zero_name(char **out, pg__zero_reading *r, const pg__pk_value *v, const char *what)
 {
+    if (!is_text(v))
+        return pg_fail(r->err, PG_E_FORMAT, "%s is not a text", what);
     *out = pg__zero_text(v);
     if (!*out)
-        return pg_fail(r->err, PG_E_FORMAT, "%s is not a text", what);
+        return pg__nomem(r->err);
     r->n_names += v->n + sizeof(pg__zero_param);
     return r->n_names > MOST_NAMES
                ? pg_fail(r->err, PG_E_LIMIT, "names of more than %s bytes", PG_NUM(MOST_NAMES))

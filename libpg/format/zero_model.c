@@ -69,11 +69,12 @@ static pg_status read_groups(pg__zero_reading *r, const pg__pickle *p)
         return pg_fail(r->err, PG_E_UNSUPPORTED,
                        "model_states has no param_shapes: written by a DeepSpeed that does not say "
                        "where its parameters are");
-    z->n_groups = single ? 1 : list->n;
-    z->groups = pg__mem_array(z->n_groups, sizeof *z->groups);
+    const size_t n = single ? 1 : list->n;
+    z->groups = pg__mem_array(n, sizeof *z->groups);
     if (!z->groups)
         return pg__nomem(r->err);
-    for (size_t g = 0; g < z->n_groups; g++) {
+    z->n_groups = n;
+    for (size_t g = 0; g < n; g++) {
         z->groups[g].parts = z->n_ranks;
         PG_TRY(
             read_shapes(r, &z->groups[g], p, single ? list : pg__zero_item(p, list, (uint32_t)g)));

@@ -107,27 +107,29 @@ static pg_status read_groups(pg__zero_reading *r, const pg__pickle *p)
 /* ---- which step ---- */
 
 /* The number that a tensor of one element holds; -1 if it cannot be found. */
-static int64_t number_in(pg__pt_source *f, const pg__pk_value *v)
+static pg_status number_in(int64_t *out, pg__pt_source *f, const pg__pk_value *v, pg_err *err)
 {
     pg__pt_tensor t = {0};
     char *bytes = NULL;
     double x = -1;
     size_t n = 0;
     pg__str name = {0};
-    if (pg__pt_read_tensor(&t, &f->pickle, v, NULL) != PG_OK || t.storage.inside ||
-        pg__str_printf(&name, NULL, "%sdata/%.*s", f->root.s, (int)t.storage.n_key,
-                       t.storage.key) != PG_OK)
+    pg_status st = pg__pt_read_tensor(&t, &f->pickle, v, NULL);
+    if (st != PG_OK || t.storage.inside)
         goto done;
-    const size_t at = pg__zip_find(f->zip, name.s);
-    if (at == SIZE_MAX || pg__zip_load(f->zip, at, 64, &bytes, &n, NULL) != PG_OK)
+    st = pg__str_printf(&name, NULL, "%sdata/%.*s", f->root.s, (int)t.storage.n_key, t.storage.key);
+    const size_t at = st == PG_OK ? pg__zip_find(f->zip, name.s) : SIZE_MAX;
+    if (at == SIZE_MAX)
         goto done;
-    if (t.view.first >= n / t.view.size ||
+    st = pg__zip_load(f->zip, at, 64, &bytes, &n, NULL);
+    if (st != PG_OK || t.view.first >= n / t.view.size ||
         !pg__pt_number(&x, t.dtype, (const unsigned char *)bytes + t.view.first * t.view.size))
         x = -1;
 done:
     pg__str_fini(&name);
     pg__mem_free(bytes);
-    return x >= 0 && x < 1e15 ? (int64_t)x : -1;
+    *out = x >= 0 && x < 1e15 ? (int64_t)x : -1;
+    return st == PG_E_NOMEM ? pg__nomem(err) : PG_OK;
 }
 
 static const pg__pk_value *first_of(const pg__pickle *p, const pg__pk_value *v)
@@ -141,7 +143,7 @@ static const pg__pk_value *first_of(const pg__pickle *p, const pg__pk_value *v)
 
 /* How many steps the optimizer has made: PyTorch's says it in each group's state, others in a list
  * of groups. -1: unknown. */
-static int64_t step_of(pg__pt_source *f, int stage)
+static pg_status step_of(int64_t *out, pg__pt_source *f, int stage, pg_err *err)
 {
     const pg__pickle *p = &f->pickle;
     const pg__pk_value *states = pg__zero_root(p, PG_ZERO_OPTIMIZER);
@@ -152,9 +154,8 @@ static int64_t step_of(pg__pt_source *f, int stage)
         step = pg__zero_get(p, first_of(p, pg__zero_get(p, base, "param_groups")), "step");
     if (!step)
         step = pg__zero_get(p, states, "base_optimizer_state_step");
-    if (step && step->kind == PG_PK_INT)
-        return step->u.i;
-    return step && pg__pt_is_tensor(p, step) ? number_in(f, step) : -1;
+    *out = step && step->kind == PG_PK_INT ? step->u.i : -1;
+    return step && pg__pt_is_tensor(p, step) ? number_in(out, f, step, err) : PG_OK;
 }
 
 /* ---- all ranks ---- */
@@ -179,7 +180,10 @@ static pg_status check_flat(const pg__zero_reading *r, const pg_store *s, const 
 static pg_status check_same(pg__zero_reading *r, pg__pt_source *f, const char *name)
 {
     const pg__zero *z = r->z;
-    const int64_t step = step_of(f, z->stage);
+    int64_t step = -1;
+    const pg_status st = step_of(&step, f, z->stage, r->err);
+    if (st != PG_OK)
+        return st;
     char *version = pg__zero_text(pg__zero_root(&f->pickle, "ds_version"));
     const int other = version && z->ranks_say && strcmp(version, z->ranks_say) != 0;
     pg__mem_free(version);
@@ -230,8 +234,9 @@ static pg_status read_rank(pg__zero_reading *r, uint64_t i, const char *name)
     const char *state = NULL;
     pg_status st = pg__zero_open(r, &f, name);
     if (st == PG_OK && z->step == PG_ZERO_UNREAD) {
-        z->step = step_of(&f, z->stage);
-        st = check_slice(r, name);
+        st = step_of(&z->step, &f, z->stage, r->err);
+        if (st == PG_OK)
+            st = check_slice(r, name);
         if (st == PG_OK)
             st = read_groups(r, &f.pickle);
     }

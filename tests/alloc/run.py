@@ -79,6 +79,7 @@ def main():
         ("pginfo", ["--stats", t("extra/pytorch/views_stream.pt")], None),
         ("pginfo", ["--stats", t("golden/mlp_digits/first_batch.npz")], None),
         ("pginfo", ["--stats", t("files/pytorch/cnn/x0.npy")], None),
+        ("pginfo", [t("extra/zero/slices/ckpt/global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt")], None),
         ("pginfo", [t("negative/truncated_half.h5")], None),
         ("pgcheck", ["--model", t(d4, "template.json"), t(d4, "template_weights.h5")], None),
         ("pgcheck", ["--model", t("files/keras-3.6.0-native/cnn4/template.json"), t("files/keras-3.6.0-native/cnn4/template.keras")], None),
