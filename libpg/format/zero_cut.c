@@ -13,6 +13,8 @@
 #include "base/try.h"
 #include "format/zero.h"
 
+#define MOST_KEYS 16u /* Adam has two */
+
 static pg_status too_short(const char *name, pg_err *err)
 {
     return pg_fail(err, PG_E_FORMAT, "%s: the ranks' parts are too short for it", PG_SHOW(name));
@@ -260,52 +262,58 @@ static size_t group_in(const char *name, const char **key)
     return g;
 }
 
-/* Where key k of group g of each rank is. */
-typedef struct slots {
-    pg__strs keys; /* of tensors of one dimension: "exp_avg" */
-    size_t n_groups;
-    size_t *at; /* [rank][group][key]; PG_NONE: the rank has none */
-} slots;
+/* What the ranks keep. */
+typedef struct kept {
+    pg__strs keys;    /* of tensors of one dimension: "exp_avg" */
+    pg__index *names; /* by rank: of all its tensors, "GROUP.exp_avg" */
+    pg__str name;     /* to look for */
+} kept;
 
-static pg_status list_keys(slots *s, const pg__zero *z, pg_err *err)
+static pg_status list_keys(kept *x, const pg__zero *z, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (uint64_t r = 0; r < z->n_ranks; r++) {
-        s->n_groups = pg_store_n_weights(z->flat[r]) > s->n_groups ? pg_store_n_weights(z->flat[r])
-                                                                   : s->n_groups;
+    for (uint64_t r = 0; r < z->n_ranks; r++)
         for (size_t i = 0; z->state[r] && i < pg_store_n_weights(z->state[r]); i++) {
             const pg_weight *w = pg_store_weight(z->state[r], i);
             const char *key = "";
-            if (w->rank == 1 && w->dtype == PG_F32 && group_in(w->name, &key) != PG_NONE &&
-                pg__strs_find(&s->keys, key) == SIZE_MAX)
-                PG_TRY(pg__strs_add(&s->keys, key, strlen(key), err));
+            if (w->rank != 1 || w->dtype != PG_F32 || group_in(w->name, &key) == PG_NONE ||
+                pg__strs_find(&x->keys, key) != SIZE_MAX)
+                continue;
+            if (x->keys.n == MOST_KEYS)
+                PG_FAIL(PG_E_LIMIT, "rank %s: the optimizer keeps more than %u tensors of a group",
+                        PG_NUM(r), MOST_KEYS);
+            PG_TRY(pg__strs_add(&x->keys, key, strlen(key), err));
         }
+done:
+    return st;
+}
+
+static pg_status list_names(kept *x, const pg__zero *z, pg_err *err)
+{
+    pg_status st = PG_OK;
+    x->names = pg__mem_array((size_t)z->n_ranks, sizeof *x->names);
+    if (!x->names)
+        return pg__nomem(err);
+    for (uint64_t r = 0; r < z->n_ranks; r++) {
+        for (size_t i = 0; z->state[r] && i < pg_store_n_weights(z->state[r]); i++)
+            PG_TRY(pg__index_add(&x->names[r], pg_store_weight(z->state[r], i)->name, i, err));
+        pg__index_sort(&x->names[r]);
     }
 done:
     return st;
 }
 
-static pg_status find_slots(slots *s, const pg__zero *z, pg_err *err)
+static void kept_fini(kept *x, const pg__zero *z)
 {
-    const size_t row = s->n_groups * s->keys.n, n = (size_t)z->n_ranks * row;
-    s->at = pg__mem_array(n, sizeof *s->at);
-    if (!s->at)
-        return pg__nomem(err);
-    for (size_t i = 0; i < n; i++)
-        s->at[i] = PG_NONE;
-    for (uint64_t r = 0; r < z->n_ranks; r++)
-        for (size_t i = 0; z->state[r] && i < pg_store_n_weights(z->state[r]); i++) {
-            const char *key = "";
-            const size_t g = group_in(pg_store_weight(z->state[r], i)->name, &key);
-            const size_t k = g < s->n_groups ? pg__strs_find(&s->keys, key) : SIZE_MAX;
-            if (k != SIZE_MAX)
-                s->at[r * row + g * s->keys.n + k] = i;
-        }
-    return PG_OK;
+    for (uint64_t r = 0; x->names && r < z->n_ranks; r++)
+        pg__index_fini(&x->names[r]);
+    pg__mem_free(x->names);
+    pg__strs_fini(&x->keys);
+    pg__str_fini(&x->name);
 }
 
 /* Tensor i of the masters, from the optimizer's tensors of key k; none if no rank has it. */
-static pg_status cut_state(pg__zero_cut *c, const pg__zero *z, const slots *s, size_t i, size_t k,
+static pg_status cut_state(pg__zero_cut *c, const pg__zero *z, kept *s, size_t i, size_t k,
                            pg_err *err)
 {
     pg_status st = PG_OK;
@@ -320,7 +328,9 @@ static pg_status cut_state(pg__zero_cut *c, const pg__zero *z, const slots *s, s
     for (size_t x = 0; x < master.row.n; x++) {
         pg__zero_source in = c->sources[master.row.v[x].source];
         const uint64_t n = master.row.v[x].size[0];
-        in.tensor = s->at[(in.rank * s->n_groups + in.group) * s->keys.n + k];
+        s->name.n = 0;
+        PG_TRY(pg__str_printf(&s->name, err, "%zu.%s", in.group, s->keys.v[k]));
+        in.tensor = pg__index_find(&s->names[in.rank], s->name.s);
         in.s = z->state[in.rank];
         const pg_weight *w = in.tensor == PG_NONE ? NULL : pg_store_weight(in.s, in.tensor);
         n_gone += !w;
@@ -343,9 +353,9 @@ done:
 static pg_status cut_states(pg__zero_cut *c, const pg__zero *z, size_t n, int alone, pg_err *err)
 {
     pg_status st = PG_OK;
-    slots s = {0};
+    kept s = {.names = NULL};
     PG_TRY(list_keys(&s, z, err));
-    PG_TRY(find_slots(&s, z, err));
+    PG_TRY(list_names(&s, z, err));
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < s.keys.n; k++)
             PG_TRY(cut_state(c, z, &s, i, k, err));
@@ -356,8 +366,7 @@ static pg_status cut_states(pg__zero_cut *c, const pg__zero *z, size_t n, int al
         memmove(c->v, c->v + n, c->n * sizeof *c->v);
     }
 done:
-    pg__strs_fini(&s.keys);
-    pg__mem_free(s.at);
+    kept_fini(&s, z);
     return st;
 }
 

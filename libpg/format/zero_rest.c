@@ -78,58 +78,65 @@ static pg_status index_of(pg__index *x, const pg__zero_cut *c, pg_err *err)
 
 /* ---- frozen parameters ---- */
 
-/* The part of frozen parameter i: fragments mostly are in the order of the shapes. */
-static size_t find_part(const pg_store *s, size_t i, const char *name)
-{
-    const pg_weight *w = pg_store_weight(s, i);
-    if (w && strcmp(w->name, name) == 0)
-        return i;
-    for (size_t k = 0; k < pg_store_n_weights(s); k++)
-        if (strcmp(pg_store_weight(s, k)->name, name) == 0)
-            return k;
-    return PG_NONE;
-}
+/* A frozen parameter while it is made. */
+typedef struct frozen {
+    const pg__zero_param *p;
+    pg__index *parts; /* by rank: its tensors */
+    uint64_t n_parts; /* ranks that have one */
+    size_t i, cap;    /* the tensor, PG_NONE before the first part */
+} frozen;
 
-/* The part of rank r; t is made of the first. */
-static pg_status add_part(pg__zero_cut *c, const pg__zero *z, size_t i, uint64_t r, size_t *made,
-                          size_t *cap, pg_err *err)
+/* The part of rank r; the tensor is made of the first. */
+static pg_status add_part(pg__zero_cut *c, const pg__zero *z, frozen *x, uint64_t r, pg_err *err)
 {
-    const pg__zero_param *p = &z->frozen_params.v[i];
+    const pg__zero_param *p = x->p;
     pg_store *s = z->frozen[r];
-    const size_t at = find_part(s, i, p->name);
-    const uint64_t part = p->n / z->n_ranks + (p->n % z->n_ranks != 0);
+    const size_t at = pg__index_find(&x->parts[r], p->name);
+    const uint64_t part = p->n / x->n_parts + (p->n % x->n_parts != 0), begin = r * part;
     if (at == PG_NONE)
         return pg_fail(err, PG_E_FORMAT, "%s: rank %s has no part of it", PG_SHOW(p->name),
                        PG_NUM(r));
     const pg_weight *w = pg_store_weight(s, at);
-    const uint64_t have = w->n_bytes / pg_dtype_bytes(w->dtype),
-                   begin = z->stage == 3 ? r * part : 0;
-    if (have != (z->stage == 3 ? part : p->n))
+    const uint64_t have = w->n_bytes / pg_dtype_bytes(w->dtype);
+    if (have != part)
         return pg_fail(err, PG_E_FORMAT, "%s: rank %s holds %s elements of it, not %s",
-                       PG_SHOW(p->name), PG_NUM(r), PG_NUM(have),
-                       PG_NUM(z->stage == 3 ? part : p->n));
-    if (*made == PG_NONE) {
+                       PG_SHOW(p->name), PG_NUM(r), PG_NUM(have), PG_NUM(part));
+    if (x->i == PG_NONE) {
         if (!pg__zero_add(c, p->name, w->dtype, p->rank, p->dims))
             return pg__nomem(err);
-        *made = c->n - 1;
+        x->i = c->n - 1;
     }
-    pg__zero_tensor *t = &c->v[*made];
+    pg__zero_tensor *t = &c->v[x->i];
     if (w->dtype != t->dtype)
         return pg_fail(err, PG_E_FORMAT, "%s: its parts are of different types", PG_SHOW(p->name));
     const uint64_t left = begin < p->n ? p->n - begin : 0;
-    return pg__zero_add_run(c, t, cap, (pg__zero_source){.s = s, .tensor = at},
+    return pg__zero_add_run(c, t, &x->cap, (pg__zero_source){.s = s, .tensor = at},
                             have < left ? have : left, err);
 }
 
 static pg_status add_frozen(pg__zero_cut *c, const pg__zero *z, pg_err *err)
 {
     pg_status st = PG_OK;
+    frozen x = {.n_parts = z->stage == 3 ? z->n_ranks : 1};
+    x.parts = pg__mem_array((size_t)x.n_parts, sizeof *x.parts);
+    if (!x.parts)
+        return pg__nomem(err);
+    for (uint64_t r = 0; r < x.n_parts; r++) {
+        for (size_t i = 0; i < pg_store_n_weights(z->frozen[r]); i++)
+            PG_TRY(pg__index_add(&x.parts[r], pg_store_weight(z->frozen[r], i)->name, i, err));
+        pg__index_sort(&x.parts[r]);
+    }
     for (size_t i = 0; i < z->frozen_params.n; i++) {
-        size_t made = PG_NONE, cap = 0;
-        for (uint64_t r = 0; r < (z->stage == 3 ? z->n_ranks : 1); r++)
-            PG_TRY(add_part(c, z, i, r, &made, &cap, err));
+        x.p = &z->frozen_params.v[i];
+        x.i = PG_NONE;
+        x.cap = 0;
+        for (uint64_t r = 0; r < x.n_parts; r++)
+            PG_TRY(add_part(c, z, &x, r, err));
     }
 done:
+    for (uint64_t r = 0; r < x.n_parts; r++)
+        pg__index_fini(&x.parts[r]);
+    pg__mem_free(x.parts);
     return st;
 }
 

@@ -147,4 +147,11 @@ ranks = [(RANK.replace("rank_0_", f"rank_{k}_").replace("_00_", f"_0{m}_"), opti
 c("tied-many", optimizer(**many), tied, kind="fine", verdict="accept", files=[("mp_rank_01_model_states.pt", tied), *ranks[1:]])
 big = module(held=items([("w", tensor()), ("v", array(raw(bytes(48)), order=">"))]))
 c("big-endian", optimizer(), big, ["v", "big-endian"], kind="unsupported")
+# fragments in another order than the shapes, and one that is missing
+n = 50000
+back = module(
+    frozen_param_shapes=items([(f"f{k}", shape(3, 4)) for k in range(n)] + [("gone", shape(3, 4))]),
+    frozen_param_fragments=items([(f"f{k}", tensor() + b"q\x01" if k == n - 1 else b"h\x01") for k in reversed(range(n))]),
+)
+c("frozen-order", optimizer(), back, ["gone"])
 c("more-ranks", optimizer(count=i(1)), module(), [NEXT, "another job"], files=[(NEXT, optimizer())])
