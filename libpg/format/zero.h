@@ -81,7 +81,8 @@ typedef struct pg__zero {
     size_t n_groups;
     pg__zero_group frozen_params;
     pg__strs buffers; /* names */
-    pg__strs names;   /* of the module, in its order */
+    pg__index in_buffers;
+    pg__strs names; /* of the module, in its order */
     pg__zero_tie *ties;
     size_t n_ties;
     uint64_t *experts; /* by layer of experts: how many */

@@ -235,7 +235,7 @@ static int is_better_in_module(const pg__zero_job *job, const pg__zero *z, const
     for (size_t i = 0; i < z->n_ties; i++)
         if (strcmp(z->ties[i].name, name) == 0)
             return 1;
-    return job->n_slices > 1 ? pg__strs_find(&z->buffers, name) != SIZE_MAX
+    return job->n_slices > 1 ? pg__index_find(&z->in_buffers, name) != SIZE_MAX
                              : pg__index_find(&z->in_module, name) != SIZE_MAX;
 }
 

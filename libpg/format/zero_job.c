@@ -371,6 +371,7 @@ void pg__zero_fini(pg__zero *z)
     pg__mem_free(z->experts);
     pg__strs_fini(&z->names);
     pg__strs_fini(&z->buffers);
+    pg__index_fini(&z->in_buffers);
     pg__mem_free(z->writer);
     pg__mem_free(z->ranks_say);
     *z = (pg__zero){0};

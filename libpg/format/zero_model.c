@@ -112,6 +112,9 @@ static pg_status read_names(pg__zero_reading *r, const pg__pickle *p)
         if (x->kind == PG_PK_STR)
             PG_TRY(add_name(r, &r->z->buffers, x));
     }
+    for (size_t i = 0; i < r->z->buffers.n; i++)
+        PG_TRY(pg__index_add(&r->z->in_buffers, r->z->buffers.v[i], i, r->err));
+    pg__index_sort(&r->z->in_buffers);
 done:
     return st;
 }

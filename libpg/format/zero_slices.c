@@ -10,6 +10,7 @@
 #include "format/zero.h"
 
 #define COMPARED_BYTES 65536u
+#define MOST_COMPARED  250000000u /* tensors of layers with parameters */
 #define MOST_STEPS     300000000u /* of all patterns */
 
 static const pg__zero_tensor *tensor_of(const pg__zero_whole *w, size_t slice, size_t i)
@@ -197,11 +198,6 @@ static pg_status check_shapes(const cutting *x, uint32_t axis, pg_err *err)
     return PG_OK;
 }
 
-static int is_buffer(const pg__zero *z, const char *name)
-{
-    return pg__strs_find(&z->buffers, name) != SIZE_MAX;
-}
-
 static pg_status merge(cutting *x, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -210,7 +206,7 @@ static pg_status merge(cutting *x, pg_err *err)
     const pg__zero_tensor *t = tensor_of(x->w, 0, x->at[0]);
     PG_TRY(rule_of(&rule, &x->rows, z, t->param, &x->w->steps, err));
     PG_TRY(add(x->w, 0, x->at[0], &x->m, err));
-    if (t->rank == 0 || is_buffer(z, t->param) ||
+    if (t->rank == 0 || pg__index_find(&z->in_buffers, t->param) != PG_NONE ||
         (rule && (rule->kind == PG_ZERO_REPLICATED || rule->kind == PG_ZERO_AVERAGED))) {
         for (size_t k = 1; k < x->job->n_slices; k++)
             PG_TRY(check_equal(x->w, 0, x->at[0], k, x->at[k], err));
@@ -377,9 +373,25 @@ static int has(const pg__zero_cut *c, const char *name)
     return 0;
 }
 
+/* Each tensor of a layer's file is compared with each parameter of the stages. */
+static pg_status check_work(const pg__zero_job *job, pg_err *err)
+{
+    uint64_t n_tensors = 0, n_params = 0;
+    for (size_t k = 0; k < job->n_layers; k++)
+        n_tensors += job->layers[k].s ? pg_store_n_weights(job->layers[k].s) : 0;
+    for (size_t k = 0; k < job->n_slices; k++)
+        for (size_t g = 0; g < job->slices[k].n_groups; g++)
+            n_params += job->slices[k].groups[g].n;
+    if (n_params && n_tensors > MOST_COMPARED / n_params)
+        return pg_fail(err, PG_E_LIMIT, "%s tensors of layers, %s parameters", PG_NUM(n_tensors),
+                       PG_NUM(n_params));
+    return PG_OK;
+}
+
 static pg_status cut_layers(pg__zero_cut *c, const pg__zero_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
+    PG_TRY(check_work(job, err));
     for (size_t k = 0; k < job->n_layers; k++) {
         const pg__zero_extra *x = &job->layers[k];
         for (size_t i = 0; x->s && i < pg_store_n_weights(x->s); i++) {

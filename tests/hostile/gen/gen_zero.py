@@ -154,4 +154,8 @@ back = module(
     frozen_param_fragments=items([(f"f{k}", tensor() + b"q\x01" if k == n - 1 else b"h\x01") for k in reversed(range(n))]),
 )
 c("frozen-order", optimizer(), back, ["gone"])
+# a pipeline's layer: each of its tensors is compared with each parameter
+staged = module(li(items([(f"1.w{k}", shape(0)) for k in range(30000)] + [("1.w", shape(3, 4))])), held=b"N")
+layer = items([(f"w{k}", tensor() + b"q\x01" if k == 0 else b"h\x01") for k in range(30000)])
+c("layer", optimizer(), staged, ["30,000"], kind="limit", files=[("layer_01-model_states.pt", layer)])
 c("more-ranks", optimizer(count=i(1)), module(), [NEXT, "another job"], files=[(NEXT, optimizer())])
