@@ -145,7 +145,7 @@ static int add_folder(list *l, const char *path, pg_found *total)
         status = cli_complain(*left_out(&f).s ? left_out(&f).s : NULL, NULL,
                               "%s: no checkpoint files in this folder or below (looked for .h5, "
                               ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth, .bin, "
-                              ".ckpt, .npz, .msgpack)",
+                              ".ckpt, .npz, .msgpack, .onnx)",
                               cli_name(path).s);
     else if (f.n_closed)
         status = CLI_TROUBLE;

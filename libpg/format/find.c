@@ -98,9 +98,9 @@ static int matches(const char *pattern, const char *name)
 /* loose: the folder holds an index of TensorFlow's among other files. */
 static int is_checkpoint(const char *path, const char *name, int loose)
 {
-    static const char *const patterns[] = {"*.h5",           "*.hdf5", "*.keras",   "*.safetensors",
-                                           "*.weights.json", "*.pt",   "*.pth",     "*.pth.tar",
-                                           "*.ckpt",         "*.npz",  "*.msgpack", "*.distcp"};
+    static const char *const patterns[] = {
+        "*.h5",      "*.hdf5", "*.keras", "*.safetensors", "*.weights.json", "*.pt",  "*.pth",
+        "*.pth.tar", "*.ckpt", "*.npz",   "*.msgpack",     "*.distcp",       "*.onnx"};
     static const char *const torch[] = {"PK\3\4", "\x80\2\x8a\n"}; /* since 1.6, before */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (matches(patterns[i], name))

@@ -55,6 +55,7 @@ static void finds_checkpoints_at_any_depth(void **state)
     folder("a/dcp");
     file("a/b/m.h5", "x", 1);
     file("a/m.ckpt", "x", 1);
+    file("a/n.onnx", "x", 1);
     file("a/t.bin", "PK\3\4", 4);
     file("a/u.bin", "\x80\2\x8a\n", 4);
     file("a/v.bin", "abcd", 4);
@@ -72,7 +73,7 @@ static void finds_checkpoints_at_any_depth(void **state)
     assert_int_equal(symlink("nothing.h5", in("a/b/broken.h5")), 0);
     assert_int_equal(mkfifo(in("a/pipe.h5"), 0777), 0);
     static const char *const want[] = {"a/b/link.h5", "a/b/m.h5", "a/b/split", "a/dcp",
-                                       "a/m.ckpt",    "a/t.bin",  "a/u.bin"};
+                                       "a/m.ckpt",    "a/n.onnx", "a/t.bin",   "a/u.bin"};
     char top[100];
     snprintf(top, sizeof top, "%s", dir);
     assert_ok(pg_find(&f, top, &err));

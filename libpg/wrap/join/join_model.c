@@ -203,8 +203,9 @@ static pg_status refuse_output(const pg__join *j, const pg_store *s, pg_err *err
     const char *dot = strrchr(pg__base_name(j->out), '.');
     const int n = dot ? (int)(dot - j->out) : (int)strlen(j->out);
     (void)pg_fail(err, PG_E_ARG, "%s: a checkpoint is joined into .safetensors", PG_SHOW(j->out));
-    pg_err_do(err, PG_DO_CONVERT, j->in);
-    if (pg_store_text(s, PG_TEXT_MODEL_CONFIG, NULL))
+    const int has_model = pg_store_text(s, PG_TEXT_MODEL_CONFIG, NULL) != NULL;
+    pg_err_do(err, has_model ? PG_DO_CONVERT : PG_DO_JOIN, j->in);
+    if (has_model)
         pg_err_arg(err, "out", "%s", j->out);
     else
         pg_err_arg(err, "out", "%.*s.safetensors", n, j->out);
