@@ -39,3 +39,4 @@ for c in dcp-tp-fsdp2/ckpt tf-sharded-variable/ps; do
     pginfo "$TESTDATA/modern/$c" | sed -n '2,3p'
 done
 pginfo --json "$TESTDATA/modern/tf-sharded-variable/ps" | grep -o '"pieces".*\]'
+pgjoin -q zero3-tied/ckpt tied.safetensors && grep -ao '"tied":"[^"]*"' tied.safetensors
