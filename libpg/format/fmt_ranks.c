@@ -3,7 +3,6 @@
  * format. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -19,7 +18,6 @@
 typedef struct reading {
     const char *path;
     const pg_open_opts *opts;
-    int folder;
     pg__rank_files files;
     pg__pieces *pieces;
     uint64_t world; /* ranks, at least, as the files say */
@@ -118,7 +116,7 @@ static pg_status add_file(reading *r, const pg__rank_file *file)
     pg__pt_source f = {.of_ranks = 1};
     pg_store *s = NULL;
     pg_err e = {0};
-    st = pg__io_open_beside(&f.io, r->folder, file->name, &e);
+    st = pg__pieces_open(&f.io, r->pieces, file->name, &e);
     if (st == PG_OK)
         st = pg__pt_read_zip(&f, &e);
     if (st == PG_OK)
@@ -222,11 +220,12 @@ pg_status pg__ranks_open(pg_store **out, pg__pt_source *f, const char *path,
 {
     pg_status st = PG_OK;
     uint64_t who = 0;
-    reading r = {.path = path, .opts = opts, .folder = -1, .err = err};
+    int folder = -1;
+    reading r = {.path = path, .opts = opts, .err = err};
     const int knows = find_who(&who, &f->pickle);
     PG_TRY(pg__ranks_list(&r.files, path, knows, who, err));
-    PG_TRY(pg__io_folder_of(&r.folder, path, path, err));
-    PG_TRY(pg__pieces_new(&r.pieces, err));
+    PG_TRY(pg__io_folder_of(&folder, path, path, err));
+    PG_TRY(pg__pieces_new(&r.pieces, folder, err));
     for (size_t i = 0; i < r.files.n; i++)
         PG_TRY(add_file(&r, &r.files.v[i]));
     PG_TRY(pg__shard_faults_report(&r.faults, r.files.n, 1, err));
@@ -235,8 +234,6 @@ done:
     pg__pieces_free(r.pieces);
     pg__rank_files_fini(&r.files);
     pg__shard_faults_fini(&r.faults);
-    if (r.folder >= 0)
-        close(r.folder);
     return st;
 }
 

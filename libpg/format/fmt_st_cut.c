@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -124,15 +123,14 @@ done:
 }
 
 /* path: of the file that messages begin with. */
-static pg_status add_file(pg__pieces *p, int folder, const char *name, const char *path,
-                          pg_err *err)
+static pg_status add_file(pg__pieces *p, const char *name, const char *path, pg_err *err)
 {
     static const pg_open_opts defaults = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL;
     pg_store *s = NULL;
     pg__json *info = NULL;
-    PG_TRY(pg__io_open_beside(&io, folder, name, err));
+    PG_TRY(pg__pieces_open(&io, p, name, err));
     st = pg__io_size(io) < 9 ? pg_fail(err, PG_E_FORMAT, "not a safetensors file")
                              : pg__fmt_safetensors.open(&s, io, NULL, &defaults, err);
     if (st == PG_OK)
@@ -272,9 +270,9 @@ pg_status pg__st_cut_open(pg_store **out, const char *path, const char *rules, p
     PG_TRY(check_names(&names, &n_ranks, err));
     PG_TRY(report_missing(&names, n_ranks, err));
     PG_TRY(pg__io_folder_of(&fd, path, path, err));
-    PG_TRY(pg__pieces_new(&p, err));
+    PG_TRY(pg__pieces_new(&p, fd, err));
     for (size_t i = 0; i < names.n; i++)
-        PG_TRY(add_file(p, fd, names.v[i], path, err));
+        PG_TRY(add_file(p, names.v[i], path, err));
     PG_TRY(pg__pieces_store(&s, p, pg__fmt_st_cut.name, err));
     const pg__pieces *pieces = p;
     p = NULL; /* of the store */
@@ -287,8 +285,6 @@ done:
     pg__pieces_free(p);
     pg__strs_fini(&names);
     pg__mem_free(folder);
-    if (fd >= 0)
-        close(fd);
     return st;
 }
 

@@ -12,10 +12,10 @@
 #include "format/megatron.h"
 #include "format/pytorch_file.h"
 #include "format/pytorch_impl.h"
+#include "format/ranks.h"
 #include "format/shards.h"
 
 #define MAX_STAGES 65536u
-#define MOST_OPEN  128u /* files; the rest are opened for each read, for there may be thousands */
 
 /* What is open while the files are read. */
 typedef struct reading {
@@ -124,7 +124,7 @@ static pg_status read_file(pg_store **out, pg__megatron_facts *facts, reading *r
         st = has_tensors(&yes, &f.pickle, part, &e);
     if (st == PG_OK && yes)
         st = read_part(out, &f, part, &e);
-    if (st == PG_OK && yes && ++r->n_open > MOST_OPEN)
+    if (st == PG_OK && yes && ++r->n_open > PG_RANK_FILES_OPEN)
         pg__io_rest(f.io, r->m->folder);
     pg__io_close(f.io);
     pg__pt_source_fini(&f);

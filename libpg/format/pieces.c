@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/ranks.h"
 
 typedef struct tensor {
     size_t first; /* piece that was added first */
@@ -15,6 +17,8 @@ typedef struct tensor {
 } tensor;
 
 struct pg__pieces {
+    int folder;
+    size_t n_opened;
     pg__strs files;
     pg__strs names;    /* by piece */
     pg_store **stores; /* by file */
@@ -26,10 +30,15 @@ struct pg__pieces {
     pg__tile_window window;
 };
 
-pg_status pg__pieces_new(pg__pieces **out, pg_err *err)
+pg_status pg__pieces_new(pg__pieces **out, int folder, pg_err *err)
 {
     *out = pg__mem_array(1, sizeof **out);
-    return *out ? PG_OK : pg__nomem(err);
+    if (!*out) {
+        close(folder);
+        return pg__nomem(err);
+    }
+    (*out)->folder = folder;
+    return PG_OK;
 }
 
 void pg__pieces_free(pg__pieces *p)
@@ -46,7 +55,16 @@ void pg__pieces_free(pg__pieces *p)
     pg__mem_free(p->stores);
     pg__mem_free(p->v);
     pg__mem_free(p->tensors);
+    close(p->folder);
     pg__mem_free(p);
+}
+
+pg_status pg__pieces_open(pg__io **out, pg__pieces *p, const char *name, pg_err *err)
+{
+    const pg_status st = pg__io_open_beside(out, p->folder, name, err);
+    if (st == PG_OK && ++p->n_opened > PG_RANK_FILES_OPEN)
+        pg__io_rest(*out, p->folder);
+    return st;
 }
 
 pg_status pg__pieces_add_file(pg__pieces *p, pg_store *s, const char *name, pg_err *err)

@@ -19,8 +19,12 @@ typedef struct pg__rank_piece {
 
 typedef struct pg__pieces pg__pieces;
 
-pg_status pg__pieces_new(pg__pieces **out, pg_err *err);
+/* folder: a descriptor of the folder with the files, taken over, also on failure. */
+pg_status pg__pieces_new(pg__pieces **out, int folder, pg_err *err);
 void pg__pieces_free(pg__pieces *p);
+
+/* Opens a file of that folder; of many, later ones are open only while they are read. */
+pg_status pg__pieces_open(pg__io **out, pg__pieces *p, const char *name, pg_err *err);
 
 /* Takes over s, also on failure. */
 pg_status pg__pieces_add_file(pg__pieces *p, pg_store *s, const char *name, pg_err *err);

@@ -6,6 +6,9 @@
 
 #include "format/pytorch_file.h"
 
+/* Of a checkpoint's files: further ones are opened for each read, for there may be thousands. */
+#define PG_RANK_FILES_OPEN 128u
+
 /* 1 if an object of a pickle is a part of a larger tensor. */
 int pg__ranks_is_one(const pg__pickle *p);
 

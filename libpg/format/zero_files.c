@@ -4,10 +4,10 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/ranks.h"
 #include "format/zero_impl.h"
 #include "io/folder.h"
 
-#define MOST_OPEN  128u /* files; the rest are opened for each read, for there may be thousands */
 #define MOST_NAMES ((size_t)64 << 20)
 
 const pg__pk_value *pg__zero_get(const pg__pickle *p, const pg__pk_value *v, const char *key)
@@ -59,7 +59,7 @@ pg_status pg__zero_open(pg__zero_reading *r, pg__pt_source *f, const char *name)
     r->n_files++;
     pg_status st = pg__io_open_below(&f->io, r->folder, name, &e);
     const int gone = st == PG_E_IO && e.sys == ENOENT;
-    if (st == PG_OK && r->n_files > MOST_OPEN)
+    if (st == PG_OK && r->n_files > PG_RANK_FILES_OPEN)
         pg__io_rest(f->io, r->folder);
     if (st == PG_OK)
         st = pg__pt_read_zip(f, &e);

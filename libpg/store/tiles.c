@@ -2,7 +2,7 @@
  *
  * Both the window and a piece are row-major, so the rows of a piece that fall into the window are
  * one stretch of its source, however the tensor was cut. Where the cut is along the first axis, a
- * stretch goes straight to its place. */
+ * piece is one stretch of the tensor as well, and is read without the window. */
 #include "store/tiles.h"
 
 #include <inttypes.h>
@@ -325,23 +325,70 @@ done:
     return st;
 }
 
+/* The element of the tensor with which a piece begins: by_start() sorts by it. */
+static uint64_t first_of(const pg__tiled *t, const pg__tile *p)
+{
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < t->rank; k++)
+        at = at * t->dims[k] + p->start[k];
+    return at;
+}
+
+/* The piece of a list that holds an element of the tensor, if it is one run of it; *skip of its
+ * elements are before that one, *left from it on. NULL: there is none. */
+static const pg__tile *unbroken(const pg__tiled *t, uint64_t element, uint64_t *skip,
+                                uint64_t *left)
+{
+    size_t lo = 0, hi = t->v ? t->n : 0;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (first_of(t, &t->v[mid]) > element)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    if (lo == 0)
+        return NULL;
+    const pg__tile *p = &t->v[lo - 1];
+    const stretch s = stretch_of(t, p);
+    *skip = element - first_of(t, p);
+    if (s.n_runs != 1 || *skip >= s.run)
+        return NULL;
+    *left = s.run - *skip;
+    return p;
+}
+
+/* Reads as many of n bytes as one piece or the window has; *have: so many. */
+static pg_status read_some(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
+                           uint64_t off, void *buf, size_t n, size_t *have, pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint64_t skip, left;
+    const pg__tile *p = unbroken(t, off / t->elem, &skip, &left);
+    if (p) {
+        const uint64_t cut = off % t->elem;
+        *have = left * t->elem - cut < n ? (size_t)(left * t->elem - cut) : n;
+        return fetch(ctx, p, skip * t->elem + cut, buf, *have, err);
+    }
+    if (w->tensor != t || off < w->off || off >= w->off + w->n)
+        PG_TRY(fill(w, t, fetch, ctx, off, err));
+    const size_t before = (size_t)(off - w->off);
+    *have = w->n - before < n ? w->n - before : n;
+    memcpy(buf, w->rows + before, *have);
+done:
+    return st;
+}
+
 pg_status pg__tiles_read(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                          uint64_t off, void *buf, size_t n, pg_err *err)
 {
-    unsigned char *to = buf;
     if (pg__tiles_whole(t))
         return fetch(ctx, t->v, off, buf, n, err);
-    while (n) {
-        if (w->tensor != t || off < w->off || off >= w->off + w->n) {
-            const pg_status st = fill(w, t, fetch, ctx, off, err);
-            if (st != PG_OK)
-                return st;
-        }
-        const size_t skip = (size_t)(off - w->off), have = w->n - skip < n ? w->n - skip : n;
-        memcpy(to, w->rows + skip, have);
-        to += have;
-        off += have;
-        n -= have;
+    for (size_t at = 0, have; at < n; at += have) {
+        const pg_status st =
+            read_some(w, t, fetch, ctx, off + at, (unsigned char *)buf + at, n - at, &have, err);
+        if (st != PG_OK)
+            return st;
     }
     return PG_OK;
 }

@@ -1,6 +1,9 @@
 #include "format/modern.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "format/ranks.h"
 
 static void puts_the_files_of_ranks_together(void **state)
 {
@@ -12,7 +15,7 @@ static void puts_the_files_of_ranks_together(void **state)
 
 static void name_file(char *out, size_t n, const char *folder, int rank)
 {
-    snprintf(out, n, "%s/shard-0000%d-model-00001-of-00001.safetensors", folder, rank);
+    snprintf(out, n, "%s/shard-%05d-model-00001-of-00001.safetensors", folder, rank);
 }
 
 /* A tensor of one element in a rank's file. */
@@ -34,11 +37,21 @@ static void write_rank(const char *folder, int rank)
     fclose(f);
 }
 
+static void remove_ranks(const char *folder, int n)
+{
+    char path[128];
+    for (int rank = 1; rank <= n; rank++) {
+        name_file(path, sizeof path, folder, rank);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
 /* Without one rank's file the others' tensors are whole, yet not all. */
 static void refuses_a_gap_between_ranks(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/pg-cut-XXXXXX", path[128];
+    char folder[] = "/tmp/pg-cut-XXXXXX";
     pg_store *s = NULL;
     pg_err err = {0};
     assert_non_null(mkdtemp(folder));
@@ -56,12 +69,36 @@ static void refuses_a_gap_between_ranks(void **state)
     assert_ok(pg_store_open(&s, folder, &(pg_open_opts){.rules = "ranks=3"}, NULL));
     assert_int_equal(pg_store_n_weights(s), 3);
     pg_store_close(s);
-    for (int rank = 1; rank <= 3; rank++) {
-        name_file(path, sizeof path, folder, rank);
-        (void)unlink(path);
+    remove_ranks(folder, 3);
+}
+
+/* More ranks than files that a process may have open. */
+static void many_ranks_need_few_descriptors(void **state)
+{
+    (void)state;
+    enum { N = PG_RANK_FILES_OPEN + 100 };
+    char folder[] = "/tmp/pg-cut-XXXXXX", c = 0;
+    struct rlimit before;
+    pg_store *s = NULL;
+    assert_non_null(mkdtemp(folder));
+    for (int rank = 1; rank <= N; rank++)
+        write_rank(folder, rank);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit few = {PG_RANK_FILES_OPEN + 50, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    char rules[32];
+    snprintf(rules, sizeof rules, "ranks=%d", N);
+    assert_ok(pg_store_open(&s, folder, &(pg_open_opts){.rules = rules}, NULL));
+    assert_int_equal(pg_store_n_weights(s), N);
+    for (size_t i = 0; i < N; i++) {
+        assert_ok(pg_store_read(s, i, 0, &c, 1, NULL));
+        assert_int_equal(c, 'x');
     }
-    (void)rmdir(folder);
+    pg_store_close(s);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    remove_ranks(folder, N);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(puts_the_files_of_ranks_together),
-             cmocka_unit_test(refuses_a_gap_between_ranks))
+             cmocka_unit_test(refuses_a_gap_between_ranks),
+             cmocka_unit_test(many_ranks_need_few_descriptors))
