@@ -244,5 +244,6 @@ const pg__format pg__fmt_megatron = {
     .probe = probe,
     .open = open_checkpoint,
     .has_parts = 1,
+    .has_rules = 1,
     .of_ranks = 1,
 };

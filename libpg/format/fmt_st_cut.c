@@ -319,5 +319,6 @@ static pg_status open_nothing(pg_store **out, pg__io *io, const char *path,
 const pg__format pg__fmt_st_cut = {
     .name = "torch-dcp-safetensors",
     .open = open_nothing,
+    .has_rules = 1,
     .of_ranks = 1,
 };

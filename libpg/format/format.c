@@ -108,6 +108,11 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
                 "%s: only checkpoints of PyTorch and TensorFlow have parts; this file holds one "
                 "model",
                 PG_SHOW(name));
+    if (q.opts->rules && !pg__format_of(s)->has_rules)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: rules are of checkpoints of Megatron-LM and of HuggingFaceStorageWriter; this "
+                "file needs none",
+                PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);
     *out = s;

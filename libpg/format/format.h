@@ -47,6 +47,7 @@ typedef struct pg__format {
     /* File name suffixes of this format, "\0"-separated, for error messages. */
     const char *suffixes;
     int has_parts; /* pg_open_opts.part means something */
+    int has_rules; /* pg_open_opts.rules does */
     int of_ranks;  /* what several processes or devices wrote: pgjoin puts it together */
 } pg__format;
 

@@ -97,3 +97,5 @@ run pginfo out.safetensors
 run pgjoin --rules '*position*=first' bad-copies out.safetensors --force
 rm -rf bad-*/ megatron-*/
 ls
+run pgjoin --rules heads=4 "$TESTDATA/modern/dcp-fsdp2/ckpt" other.safetensors
+run pginfo --rules heads=4 old.safetensors

@@ -87,7 +87,7 @@ typedef struct pg_open_opts {
      * "vocab=N", to cut off the padding of the vocabulary; "NAME=HOW", how a tensor is cut (NAME
      * may hold * and ?): 0, 1 (this axis), glu (two halves along axis 0), same (all ranks have it),
      * first (the same, not compared). Files of HuggingFaceStorageWriter: "ranks=N", how many ranks
-     * there were. NULL: nothing. Formats that need none ignore it. */
+     * there were. NULL: nothing. PG_E_UNSUPPORTED: the file is of neither. */
     const char *rules;
 } pg_open_opts;
 

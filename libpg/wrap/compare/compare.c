@@ -212,7 +212,7 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
                           PG_SHOW(path));
 }
 
-/* A part may apply to one of the files only, if the other one's format has no parts. */
+/* A part, or rules, may apply to one of the files only: the other one's format may have none. */
 static pg_status open_both(compare *c, pg_err *err)
 {
     const pg_open_opts whole = {0};
@@ -221,7 +221,7 @@ static pg_status open_both(compare *c, pg_err *err)
     of_a.part = c->o->part;
     of_b.part = c->o->part_b ? c->o->part_b : c->o->part;
     pg_status st = pg__view_open(&c->a, c->path_a, &of_a, err);
-    const int a_has_none = st == PG_E_UNSUPPORTED && of_a.part && !c->o->part_b;
+    const int a_has_none = st == PG_E_UNSUPPORTED && (of_a.part || of_a.rules) && !c->o->part_b;
     if (a_has_none) {
         pg__view_fini(&c->a);
         st = pg__view_open(&c->a, c->path_a, &whole, err);
@@ -229,7 +229,7 @@ static pg_status open_both(compare *c, pg_err *err)
     if (st != PG_OK)
         return st;
     st = pg__view_open(&c->b, c->path_b, &of_b, err);
-    if (st == PG_E_UNSUPPORTED && of_b.part && !c->o->part_b && !a_has_none) {
+    if (st == PG_E_UNSUPPORTED && (of_b.part || of_b.rules) && !c->o->part_b && !a_has_none) {
         pg__view_fini(&c->b);
         st = pg__view_open(&c->b, c->path_b, &whole, err);
     }
