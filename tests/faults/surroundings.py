@@ -3,7 +3,7 @@
 
 The file tools in places where programs stumble, every way to save (saves.py) in each: disks of n KiB, or of n files, or
 read only; folders of somebody else; limits on the size and the number of files; standard streams that are closed, full or
-a broken pipe; inputs and outputs that are no files, or each other; and two runs with one output at the same time.
+a broken pipe; inputs and outputs that are no files, or each other; a folder that another run still holds; and two runs with one output at the same time.
 
 Wanted as everywhere: the old output and exit 2 with one line, or the new one and exit 0; nothing left behind. What this
 machine does not allow (mounts, another user) is said and left out; 77 if nothing else is there. Prints how many of how many passed."""
@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import saves
 import sweep
@@ -291,6 +292,35 @@ def output_is_input(p, root):
 # ---- two runs ----
 
 
+def held_folder(p, root):
+    """The folder that is to be replaced is locked until all is written, as by a run that has just made it and is about to end."""
+    def trial():
+        folder = root / 'held'
+        saves.plant(folder, p.before)
+        command, env = command_of(p, root)
+        beside = folder / f'{p.out}.pg-new'
+        try:
+            with subprocess.Popen(['flock', p.out, 'sh', '-c', 'echo; read x'], cwd=folder, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE) as holder:
+                holder.stdout.readline()
+                job = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True)
+                end = time.monotonic() + 20
+                while not any((beside / x).exists() for x in saves.COMMIT_RECORDS) and job.poll() is None and time.monotonic() < end:
+                    time.sleep(0.001)
+                time.sleep(0.05)
+                waits = job.poll() is None
+                holder.stdin.close()
+                out, err = job.communicate()
+            r = sweep.Run(subprocess.CompletedProcess(command, job.returncode, out, err))
+            return judge(p, r, saves.tree(folder), '') or ('' if waits else f'does not wait: {r}')
+        finally:
+            shutil.rmtree(folder)
+
+    if p.is_folder and '-f' in p.command and p.before:
+        yield 'the folder is held', trial
+
+
 def pairs(of):
     """(name, a save, another one with the same output)."""
     by_name = {p.name: p for p in of}
@@ -329,7 +359,7 @@ def at_once(a, b, root, k):
 
 CHECKS = {'small disk': small_disks, 'few inodes': few_inodes, 'read-only disk': read_only, 'somebody else': of_somebody_else,
           'file sizes': size_limits, 'descriptors': descriptor_limits, 'streams': streams, 'stdout': full_or_broken,
-          'odd files': odd_files, 'same file': output_is_input}
+          'odd files': odd_files, 'same file': output_is_input, 'held folder': held_folder}
 NAMESPACE = ['unshare', '-m'] if os.geteuid() == 0 else ['unshare', '-Urm']
 
 

@@ -361,15 +361,20 @@ done:
     return st;
 }
 
-/* Locks a folder, which is open as *fd until it is closed. On file systems without locks, the run
- * goes on without one. */
-static pg_status lock_folder(int *fd, const char *path, int how, const char *dir, pg_err *err)
+/* Locks a folder, which is open as *fd until it is closed; how: for flock(). On file systems
+ * without locks, the run goes on without one. */
+static pg_status lock_folder(int *fd, const char *path, int how, const pg__split *s, pg_err *err)
 {
+    const char *dir = s->dir;
     struct stat open_sb, sb;
+    int rc = 0;
     *fd = pg__folder_open(path, 0);
     if (*fd < 0 || fstat(*fd, &open_sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
-    const int taken = flock(*fd, how | LOCK_NB) && errno == EWOULDBLOCK;
+    while ((rc = flock(*fd, how)) && errno == EINTR)
+        if (pg__cancelled(s->o->write.cancel))
+            return pg_fail(err, PG_E_CANCELLED, "%s: interrupted", PG_SHOW(dir));
+    const int taken = rc && errno == EWOULDBLOCK;
     if (taken || stat(path, &sb) || sb.st_dev != open_sb.st_dev || sb.st_ino != open_sb.st_ino)
         return pg_fail(err, PG_E_IO, "%s: another run is writing to this folder", PG_SHOW(dir));
     return PG_OK;
@@ -382,7 +387,7 @@ static pg_status enter(pg__split *s, const pg__strs *files, pg_err *err)
     const int beside = s->replaces;
     pg__split_look(s);
     PG_TRY(pg__folder_make(s->into, 1, err));
-    PG_TRY(lock_folder(&s->lock, s->into, s->o->n_jobs ? LOCK_SH : LOCK_EX, s->dir, err));
+    PG_TRY(lock_folder(&s->lock, s->into, (s->o->n_jobs ? LOCK_SH : LOCK_EX) | LOCK_NB, s, err));
     PG_TRY(beside ? check_beside(s, s->into, files, err) : check_folder(s, s->into, files, err));
     if (s->replaces != beside)
         PG_FAIL(PG_E_IO, "%s: another run has just written to this folder", PG_SHOW(s->dir));
@@ -495,7 +500,8 @@ pg_status pg__split_sync(const pg__split *s, pg_err *err)
 
 /* Exchanges the new folder with the old one and removes the latter, but not before the exchange is
  * on the disk: otherwise a power failure could bring back the old name without its files. The old
- * one is locked before it gets the name under which another run would begin. */
+ * one is locked before it gets the name under which another run would begin; whoever holds it has
+ * just put it there and is about to end. */
 static pg_status replace(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -504,7 +510,7 @@ static pg_status replace(pg__split *s, pg_err *err)
     char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE));
     if (!dir)
         return pg__nomem(err);
-    PG_TRY(lock_folder(&old, dir, LOCK_EX, s->dir, err));
+    PG_TRY(lock_folder(&old, dir, LOCK_EX, s, err));
     if (pg__sys_exchange(s->into, dir)) {
         st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot take the place of the earlier split",
                          PG_SHOW(s->into));
