@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "store/read_ahead.h"
 
 typedef struct piece {
     pg__io *io; /* NULL: only through the store */
@@ -43,29 +44,33 @@ static size_t join_neighbours(piece *p, size_t n)
     return n ? last + 1 : 0;
 }
 
-static pg_status copy_decoded(pg__sink *sink, pg_store *src, const piece *p, void *buf, pg_err *err)
+/* Of pieces that only the store can read. */
+static pg_status copy_decoded(pg__sink *sink, pg_store *src, const piece *p, size_t n, pg_err *err)
 {
-    for (uint64_t at = 0; at < p->n;) {
-        const size_t k = p->n - at < PG_COPY_BYTES ? (size_t)(p->n - at) : PG_COPY_BYTES;
-        pg_status st = pg__store_read_raw(src, p->tensor, at, buf, k, err);
-        if (st != PG_OK) {
-            pg_err_prefix(err, PG_SHOW(pg__store_path(src)));
-            return st;
-        }
-        st = pg__sink_write(sink, p->to + at, buf, k, err);
-        if (st != PG_OK)
-            return st;
-        at += k;
+    pg_status st = PG_OK;
+    pg__read_ahead *ahead = NULL;
+    pg__to_read *v = pg__mem_array(n, sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        v[i].tensor = p[i].tensor;
+    PG_TRY(pg__read_ahead_start(&ahead, src, v, n, err));
+    for (pg__block b = {.n = 1}; b.n;) {
+        PG_TRY(pg__read_ahead_next(ahead, &b, err));
+        if (b.n)
+            PG_TRY(pg__sink_write(sink, p[b.item].to + b.off, b.bytes, b.n, err));
     }
-    return PG_OK;
+done:
+    pg__read_ahead_close(ahead);
+    pg__mem_free(v);
+    return st;
 }
 
 pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, size_t n,
                            pg_err *err)
 {
     pg_status st = PG_OK;
-    size_t n_pieces = 0;
-    void *buf = NULL;
+    size_t n_pieces = 0, n_decoded = 0;
     piece *p = pg__mem_array(n, sizeof *p);
     if (!p)
         return pg__nomem(err);
@@ -80,19 +85,13 @@ pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, s
     if (n_pieces)
         qsort(p, n_pieces, sizeof *p, by_source);
     n_pieces = join_neighbours(p, n_pieces);
-    for (size_t i = 0; i < n_pieces; i++) {
-        if (p[i].io) {
-            PG_TRY(pg__sink_copy(sink, p[i].to, p[i].io, p[i].from, p[i].n, err));
-            continue;
-        }
-        if (!buf && !(buf = pg__mem_array(PG_COPY_BYTES, 1))) {
-            st = pg__nomem(err);
-            goto done;
-        }
-        PG_TRY(copy_decoded(sink, src, &p[i], buf, err));
-    }
+    while (n_decoded < n_pieces && !p[n_decoded].io)
+        n_decoded++;
+    if (n_decoded)
+        PG_TRY(copy_decoded(sink, src, p, n_decoded, err));
+    for (size_t i = n_decoded; i < n_pieces; i++)
+        PG_TRY(pg__sink_copy(sink, p[i].to, p[i].io, p[i].from, p[i].n, err));
 done:
-    pg__mem_free(buf);
     pg__mem_free(p);
     return st;
 }

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/format.h"
+#include "store/read_ahead.h"
 
 /* One proof: the written file opened again beside the plan. */
 typedef struct proof {
@@ -21,9 +22,17 @@ typedef struct proof {
     const pg__sink_opts *opts; /* cancel and progress */
     const pg__relinker *links; /* tensors are the source's own, in their old place; or NULL */
     int read_linked;           /* also decode those that are stored in chunks */
+    pg__read_ahead *source;
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
 } proof;
+
+/* A tensor of the source and the same one of the output. */
+typedef struct pair {
+    size_t src, dst; /* numbers in the stores, see store_impl.h */
+    int swapped;     /* of another byte order */
+    const char *name;
+} pair;
 
 static pg_status differs(const char *what, const char *name, pg_err *err)
 {
@@ -70,49 +79,35 @@ static int same_array(const pg_weight *a, const pg_weight *b)
            memcmp(a->dims, b->dims, sizeof a->dims) == 0;
 }
 
-static pg_status read_piece(const proof *p, size_t src, size_t dst, int swapped, uint64_t off,
-                            size_t n, pg_err *err)
+static pg_status read_output(const proof *p, size_t dst, int native, uint64_t off, size_t n,
+                             pg_err *err)
 {
-    pg_store *in = p->plan->src, *out = p->out;
-    const size_t n_in = pg_store_n_weights(in), n_out = pg_store_n_weights(out);
-    pg_status st = PG_OK;
-    if (!swapped)
-        st = pg__store_read_raw(in, src, off, p->want, n, err);
-    else if (src < n_in)
-        st = pg_store_read(in, src, off, p->want, n, err);
-    else
-        st = pg_store_read_state(in, src - n_in, off, p->want, n, err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(pg__store_path(in)));
-        return st;
-    }
-    if (!swapped)
-        return pg__store_read_raw(out, dst, off, p->got, n, err);
-    return dst < n_out ? pg_store_read(out, dst, off, p->got, n, err)
-                       : pg_store_read_state(out, dst - n_out, off, p->got, n, err);
+    const size_t n_weights = pg_store_n_weights(p->out);
+    if (!native)
+        return pg__store_read_raw(p->out, dst, off, p->got, n, err);
+    return dst < n_weights ? pg_store_read(p->out, dst, off, p->got, n, err)
+                           : pg_store_read_state(p->out, dst - n_weights, off, p->got, n, err);
 }
 
-/* Compares the bytes of tensor src of the source with those of tensor dst of the output, 256 KiB at
- * a time; in the machine's byte order if the format stores another one than the source. */
-static pg_status check_data(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
+/* Compares the bytes of a tensor of the source with those of one of the output, a block at a time;
+ * in the machine's byte order if the format stores another one than the source. */
+static pg_status check_data(proof *p, const pair *x, pg_err *err)
 {
-    const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
-    const int swapped =
-        pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst);
+    const uint64_t n_bytes = pg__store_tensor(p->out, x->dst)->n_bytes;
+    pg_status st = PG_OK;
     for (uint64_t off = 0; off < n_bytes;) {
-        const uint64_t left = n_bytes - off;
-        const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
+        pg__block want;
         if (pg__cancelled(p->opts->cancel))
-            return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
-        const pg_status st = read_piece(p, src, dst, swapped, off, n, err);
-        if (st != PG_OK)
-            return st;
-        if (memcmp(p->got, p->want, n) != 0)
-            return differs("its data", name, err);
-        pg__progress_add(p->opts->progress, n);
-        off += n;
+            PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
+        PG_TRY(pg__read_ahead_next(p->source, &want, err));
+        PG_TRY(read_output(p, x->dst, x->swapped, off, want.n, err));
+        if (memcmp(p->got, want.bytes, want.n) != 0)
+            PG_TRY(differs("its data", x->name, err));
+        pg__progress_add(p->opts->progress, want.n);
+        off += want.n;
     }
-    return PG_OK;
+done:
+    return st;
 }
 
 /* A tensor that is the source's own: its bytes were compared as a whole or not touched, but
@@ -134,44 +129,75 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
     return st;
 }
 
-static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
+static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
 {
-    const pg_weight *a = pg__store_tensor(p->plan->src, src);
-    const pg_weight *b = pg__store_tensor(p->out, dst);
-    if (!b)
-        return pg_fail(err, PG_E_IO, "%s: missing from the output; nothing written", PG_SHOW(name));
+    const pg_weight *b = pg__store_tensor(p->out, x->dst);
     if (pg__cancelled(p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
-    if (!a || strcmp(b->name, name) != 0)
-        return differs("the name of this tensor", name, err);
-    if (!same_array(a, b))
-        return differs("its type or shape", name, err);
-    const pg_status st = p->links ? check_linked(p, dst, err) : check_data(p, src, dst, name, err);
+    if (strcmp(b->name, x->name) != 0)
+        return differs("the name of this tensor", x->name, err);
+    if (!same_array(pg__store_tensor(p->plan->src, x->src), b))
+        return differs("its type or shape", x->name, err);
+    const pg_status st = p->links ? check_linked(p, x->dst, err) : check_data(p, x, err);
     p->n_verified += st == PG_OK;
     return st;
 }
 
-static pg_status check_tensors(proof *p, pg_err *err)
+static pair pair_of(const proof *p, size_t src, size_t dst, const char *name)
+{
+    return (pair){src, dst,
+                  pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst),
+                  name};
+}
+
+/* The tensors of the plan, and those of the output in the same order. */
+static pg_status pair_tensors(const proof *p, pair **out, size_t *n, pg_err *err)
 {
     const pg__plan *plan = p->plan;
     const size_t first = pg_store_n_weights(plan->src), n_out = pg_store_n_weights(p->out);
-    pg_status st = PG_OK;
-    size_t n_state = 0;
+    const size_t n_state = pg__plan_n_state(plan);
     if (n_out != plan->n_items)
-        PG_FAIL(PG_E_IO, "%zu tensors read back, %zu were to be written; nothing written", n_out,
-                plan->n_items);
-    for (size_t i = 0; i < plan->n_items; i++)
-        PG_TRY(check_tensor(p, plan->items[i].src, i, plan->items[i].name, err));
+        return pg_fail(err, PG_E_IO,
+                       "%zu tensors read back, %zu were to be written; nothing written", n_out,
+                       plan->n_items);
+    if (pg_store_n_state(p->out) != n_state)
+        return pg_fail(err, PG_E_IO,
+                       "%zu state tensors read back, %zu were to be written; nothing written",
+                       pg_store_n_state(p->out), n_state);
+    pair *v = *out = pg__mem_array(n_out + n_state, sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (*n = 0; *n < n_out; ++*n)
+        v[*n] = pair_of(p, plan->items[*n].src, *n, plan->items[*n].name);
     for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
         if (pg__plan_keeps_state(plan, i)) {
-            const char *name = pg_store_state(plan->src, i)->name;
-            PG_TRY(check_tensor(p, first + i, n_out + n_state, name, err));
-            n_state++;
+            v[*n] = pair_of(p, first + i, *n, pg_store_state(plan->src, i)->name);
+            ++*n;
         }
-    if (n_state != pg_store_n_state(p->out))
-        PG_FAIL(PG_E_IO, "%zu state tensors read back, %zu were to be written; nothing written",
-                pg_store_n_state(p->out), n_state);
+    return PG_OK;
+}
+
+static pg_status check_tensors(proof *p, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    pair *v = NULL;
+    pg__to_read *list = NULL;
+    PG_TRY(pair_tensors(p, &v, &n, err));
+    list = pg__mem_array(n, sizeof *list);
+    if (!list)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < n; i++)
+        list[i] = (pg__to_read){v[i].src, v[i].swapped};
+    if (!p->links)
+        PG_TRY(pg__read_ahead_start(&p->source, p->plan->src, list, n, err));
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(check_tensor(p, &v[i], err));
 done:
+    pg__read_ahead_close(p->source);
+    p->source = NULL;
+    pg__mem_free(list);
+    pg__mem_free(v);
     return st;
 }
 
