@@ -61,7 +61,7 @@ typedef struct cli_example {
 #define CLI_RULES                                                            \
     {                                                                        \
         0, "rules", "RULES", NULL, &cli.rules, NULL, NULL,                   \
-            "what the files of a job's ranks do not settle (man pg-formats)" \
+            "settle what a job's files leave open (man pg-formats)" \
     }
 
 /* Groups of common options; operands may be "-", a model's JSON on standard input. */

@@ -30,7 +30,7 @@ static const cli_opt options[] = {
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
      "initial weights, in any format that pginfo knows"},
     {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
-     "PyTorch: take this part of --weights or --init-from (model_ema, nets.generator; . for all)"},
+     "take this part of --weights or --init-from (model_ema, nets.generator; . for all)"},
     {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
      "the loss, or one for each output"},
     {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,

@@ -1,4 +1,4 @@
-/* pgjoin - joins the shards of a model into one file. */
+/* pgjoin - joins shards, or what the ranks of a job wrote, into one model. */
 #include <string.h>
 
 #include "json_out.h"
@@ -6,6 +6,7 @@
 
 static pg_join_opts o;
 static const char *max_size, *jobs;
+static unsigned n_threads;
 
 static const cli_opt options[] = {
     {0, "only", "GLOB", NULL, &o.only, NULL, NULL,
@@ -18,6 +19,8 @@ static const cli_opt options[] = {
      "write the K-th of N shares of these shards; N machines at a time may"},
     {0, "finish", NULL, &o.finish, NULL, NULL, NULL,
      "after all jobs: prove their shards, and write the index"},
+    {'j', "threads", "N", NULL, NULL, &n_threads, NULL,
+     "read a checkpoint on N threads (default: all processors)"},
     CLI_WEIGHTS,
     CLI_RULES,
     {0},
@@ -55,10 +58,11 @@ static const char *const about[] = {
 static const cli_tool tool = {
     .name = "pgjoin",
     .operands = "IN OUT",
-    .summary = "joins the shards of a model into one file",
+    .summary = "joins shards, or what the ranks of a job wrote, into one model",
     .examples = examples,
     .about = about,
     .opts = options,
+    .status_1 = "several parts could be the model (--part), or --rules must settle the layout",
     .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
@@ -75,7 +79,7 @@ static void print_folder(const pg_shard_report *r, const char *out)
                cli_plural(r->n_tensors, "tensor").s, cli_count(r->n_params).s);
     if (r->n_reused)
         cli_printf(stdout, "; %s %s", cli_count(r->n_reused).s,
-                   o.finish ? "proven" : "there already");
+                   o.finish ? "proven" : "already written");
     cli_puts(stdout, cli.dry_run ? "; nothing written (dry run)" : "");
     if (o.n_jobs && !cli.dry_run)
         cli_printf(stdout, "\n  after all %u jobs: the same with --finish instead of --jobs",
@@ -88,7 +92,7 @@ static int parse_jobs(const char *text)
     char end = 0;
     if (sscanf(text, "%u/%u%c", &o.job, &o.n_jobs, &end) == 2 && o.job >= 1 && o.job <= o.n_jobs)
         return 1;
-    (void)cli_complain(NULL, NULL, "--jobs: K/N is wanted, K from 1 to N, not \"%s\"",
+    (void)cli_complain(NULL, NULL, "--jobs must be K/N with K from 1 to N, not \"%s\"",
                        cli_name(text).s);
     return 0;
 }
@@ -102,9 +106,13 @@ static void print_file(const pg_shard_report *r, const char *out)
         cli_puts(stdout, "nothing written (dry run)");
         return;
     }
-    cli_color(stdout, CLI_GOOD);
-    cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s,
-               cli_count(r->n_written).s);
+    const int unproven = cli.skip_verify && !r->n_verified; /* shards have checksums of their own */
+    cli_color(stdout, unproven ? CLI_WARN : CLI_GOOD);
+    if (unproven)
+        cli_puts(stdout, "not verified");
+    else
+        cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s,
+                   cli_count(r->n_written).s);
     cli_color(stdout, CLI_PLAIN);
 }
 
@@ -134,6 +142,7 @@ int main(int argc, char **argv)
     o.write = (pg_write_opts){.force = cli.force,
                               .part = cli.part,
                               .rules = cli.rules,
+                              .n_threads = n_threads,
                               .dry_run = cli.dry_run,
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,

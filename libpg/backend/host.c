@@ -4,13 +4,13 @@
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 
 struct pg__dev {
@@ -29,17 +29,10 @@ struct pg__kernel {
     void *state;                /* its own */
 };
 
-/* Number of cores that this process may use. */
 static pg_status host_count(size_t *n, pg_err *err)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     (void)err;
-    *n = cores > 0 ? (size_t)cores : 1;
-#ifndef PG_PORTABLE
-    cpu_set_t mine;
-    if (sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 0)
-        *n = (size_t)CPU_COUNT(&mine);
-#endif
+    *n = pg__threads(0);
     return PG_OK;
 }
 

@@ -8,6 +8,10 @@
 
 #define PG_MAX_THREADS 64u
 
+/* The number of threads that a caller asked for: 0: one a processor that this process may use. At
+ * most PG_MAX_THREADS. */
+size_t pg__threads(size_t wanted);
+
 /* Does one item. worker: number of the thread, from 0, for resources that only one thread may use
  * at a time. */
 typedef pg_status (*pg__job)(void *ctx, size_t worker, size_t item, pg_err *err);

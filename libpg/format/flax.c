@@ -138,7 +138,7 @@ static pg_status read_scalar(reader *r, head *h, unsigned c)
     default: break;
     }
     if (c < 0xCC || c > 0xD3)
-        return damaged(r, "a byte that begins no value");
+        return damaged(r, "no value begins with this byte");
     h->kind = MP_INT;
     st = number(r, n, &v);
     h->wide = c == 0xCF && v > INT64_MAX;
@@ -191,7 +191,7 @@ static pg_status skip(reader *r, uint64_t n)
 static pg_status text(reader *r, const head *h, char *out, size_t cap)
 {
     if ((h->kind != MP_STR && h->kind != MP_BIN) || h->n >= cap)
-        return damaged(r, "something else than a short text");
+        return damaged(r, "a short text was expected");
     if (h->n > r->end - r->at)
         return damaged(r, "it ends too early");
     const pg_status st = pg__io_read(r->io, r->at, out, (size_t)h->n, r->err);

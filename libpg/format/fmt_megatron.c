@@ -41,8 +41,8 @@ static pg_status differ(const checkpoint *c, const pg__megatron_piece *a,
     const pg__shown x = pg__megatron_rank_name(&c->m, a->stage, a->e, a->t);
     const pg__shown y = pg__megatron_rank_name(&c->m, b->stage, b->e, b->t);
     const char *other = pg_store_weight(b->s, b->tensor)->name;
-    (void)pg_fail(err, PG_E_FORMAT, "%s: %s and %s hold different values of it",
-                  PG_SHOW(c->t->name), x.s, y.s);
+    (void)pg_fail(err, PG_E_FORMAT, "%s: %s and %s hold different values", PG_SHOW(c->t->name), x.s,
+                  y.s);
     if (strcmp(other, c->t->name) != 0 && a->stage != b->stage)
         pg_err_detail(err, "%s is a copy of it, by the names and args", PG_SHOW(other));
     if (a->stage == b->stage && a->e == b->e)

@@ -1,12 +1,14 @@
 /* fmt_orbax.c - reads checkpoints of Orbax (JAX, Flax): a tree of arrays in zarr, a folder for each
  * or all in an OCDBT database. Names are paths ("params/Dense_0/kernel"). libpg does not write this
  * format. */
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 #include "format/flax.h"
 #include "format/format.h"
@@ -21,6 +23,8 @@
 typedef struct piece {
     size_t array, number;
     uint64_t used; /* when it was read last */
+    int busy;      /* a thread is reading it, and nobody else looks at the chunk */
+    size_t memory; /* after it was read last */
     pg__chunk chunk;
 } piece;
 
@@ -30,8 +34,9 @@ typedef struct checkpoint {
     pg__zarr *arrays;
     char **names; /* of the arrays: "params/Dense_0/kernel" */
     size_t n, cap;
-    size_t *array; /* by tensor of the store */
-    piece *open;   /* MOST_OPEN */
+    size_t *array;        /* by tensor of the store */
+    pthread_mutex_t lock; /* of what follows */
+    piece **open;         /* MOST_OPEN */
     size_t n_open;
     uint64_t n_reads;
     pg__tile_window window;
@@ -46,12 +51,20 @@ static int probe(const uint8_t *head, size_t n)
 
 /* ---- data ---- */
 
+static void drop(checkpoint *c, size_t i)
+{
+    pg__chunk_fini(&c->open[i]->chunk);
+    pg__mem_free(c->open[i]);
+    c->open[i] = c->open[--c->n_open];
+}
+
 static void close_data(void *ctx)
 {
     checkpoint *c = ctx;
     pg__tile_window_fini(&c->window);
-    for (size_t i = 0; i < c->n_open; i++)
-        pg__chunk_fini(&c->open[i].chunk);
+    while (c->n_open)
+        drop(c, 0);
+    (void)pthread_mutex_destroy(&c->lock);
     for (size_t i = 0; i < c->n; i++) {
         pg__zarr_fini(&c->arrays[i]);
         pg__mem_free(c->names[i]);
@@ -73,16 +86,10 @@ static size_t oldest(const checkpoint *c, int done)
 {
     size_t best = PG_NONE;
     for (size_t i = 0; i < c->n_open; i++)
-        if ((!done || c->open[i].chunk.read_to_end) &&
-            (best == PG_NONE || c->open[i].used < c->open[best].used))
+        if (!c->open[i]->busy && (!done || c->open[i]->chunk.read_to_end) &&
+            (best == PG_NONE || c->open[i]->used < c->open[best]->used))
             best = i;
     return best;
-}
-
-static void drop(checkpoint *c, size_t i)
-{
-    pg__chunk_fini(&c->open[i].chunk);
-    c->open[i] = c->open[--c->n_open];
 }
 
 /* Makes room for another chunk: first those go that are likely not to be wanted any more. */
@@ -90,41 +97,65 @@ static void evict(checkpoint *c)
 {
     size_t bytes = 0, done = 0, i;
     for (i = 0; i < c->n_open; i++) {
-        const size_t n = pg__chunk_memory(&c->open[i].chunk);
-        bytes += n;
-        done += c->open[i].chunk.read_to_end ? n : 0;
+        const piece *p = c->open[i];
+        bytes += p->memory;
+        done += !p->busy && p->chunk.read_to_end ? p->memory : 0;
     }
     while ((done > DONE_MOST || c->n_open == MOST_OPEN) && (i = oldest(c, 1)) != PG_NONE) {
-        done -= pg__chunk_memory(&c->open[i].chunk);
-        bytes -= pg__chunk_memory(&c->open[i].chunk);
+        done -= c->open[i]->memory;
+        bytes -= c->open[i]->memory;
         drop(c, i);
     }
-    while (c->n_open && (c->n_open == MOST_OPEN || bytes > PG_LIMIT_DECODED_BYTES)) {
-        i = oldest(c, 0);
-        bytes -= pg__chunk_memory(&c->open[i].chunk);
+    while ((c->n_open == MOST_OPEN || bytes > PG_LIMIT_DECODED_BYTES) &&
+           (i = oldest(c, 0)) != PG_NONE) {
+        bytes -= c->open[i]->memory;
         drop(c, i);
     }
 }
 
-static pg_status piece_of(piece **out, checkpoint *c, size_t array, const pg__tile *tile,
-                          pg_err *err)
+static pg_status open_piece(piece **out, checkpoint *c, size_t array, const pg__tile *tile,
+                            pg_err *err)
 {
+    pg_status st = PG_OK;
+    piece *p = NULL;
+    evict(c);
+    p = pg__mem_array(1, sizeof *p);
+    if (!p)
+        return pg__nomem(err);
+    *p = (piece){.array = array, .number = tile->source};
+    PG_TRY(pg__chunk_open(&p->chunk, &c->arrays[array], &c->kv, tile, err));
+    *out = c->open[c->n_open++] = p;
+    p = NULL;
+done:
+    pg__mem_free(p);
+    return st;
+}
+
+/* The chunk, which is the caller's until give_back(). */
+static pg_status take(piece **out, checkpoint *c, size_t array, const pg__tile *tile, pg_err *err)
+{
+    pg_status st = PG_OK;
     size_t i = 0;
-    while (i < c->n_open && (c->open[i].number != tile->source || c->open[i].array != array))
+    (void)pthread_mutex_lock(&c->lock);
+    while (i < c->n_open && (c->open[i]->number != tile->source || c->open[i]->array != array))
         i++;
-    if (i == c->n_open) {
-        evict(c);
-        i = c->n_open;
-        c->open[i] = (piece){.array = array, .number = tile->source};
-        const pg_status st =
-            pg__chunk_open(&c->open[i].chunk, &c->arrays[array], &c->kv, tile, err);
-        if (st != PG_OK)
-            return st;
-        c->n_open++;
-    }
-    c->open[i].used = ++c->n_reads;
-    *out = &c->open[i];
-    return PG_OK;
+    if (i < c->n_open)
+        *out = c->open[i];
+    else
+        st = open_piece(out, c, array, tile, err);
+    if (st == PG_OK)
+        (*out)->busy = 1;
+    (void)pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+static void give_back(checkpoint *c, piece *p)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    p->busy = 0;
+    p->used = ++c->n_reads;
+    p->memory = pg__chunk_memory(&p->chunk);
+    (void)pthread_mutex_unlock(&c->lock);
 }
 
 typedef struct reading {
@@ -137,9 +168,12 @@ static pg_status fetch(void *ctx, const pg__tile *tile, uint64_t off, void *buf,
 {
     const reading *r = ctx;
     piece *p = NULL;
-    const pg_status st = piece_of(&p, r->c, r->array, tile, err);
-    return st == PG_OK ? pg__chunk_read(&p->chunk, &r->c->arrays[r->array], tile, off, buf, n, err)
-                       : st;
+    pg_status st = take(&p, r->c, r->array, tile, err);
+    if (st != PG_OK)
+        return st;
+    st = pg__chunk_read(&p->chunk, &r->c->arrays[r->array], tile, off, buf, n, err);
+    give_back(r->c, p);
+    return st;
 }
 
 static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
@@ -335,6 +369,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     if (!c)
         PG_TRY(pg__nomem(err));
     c->folder = -1;
+    c->window.n_threads = pg__threads(opts->n_threads);
+    (void)pthread_mutex_init(&c->lock, NULL);
     PG_TRY(open_values(c, path, err));
     PG_TRY(read_tree(c, json, opts->part, err));
     PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));

@@ -189,7 +189,7 @@ static pg_status check_names(const pg__strs *names, unsigned *n_ranks, pg_err *e
     for (size_t i = 0; i < names->n; i++) {
         (void)read_name(&x, names->v[i]);
         if (x.files != first.files || x.file > x.files)
-            PG_FAIL(PG_E_FORMAT, "%s and %s are of two checkpoints", PG_SHOW(names->v[0]),
+            PG_FAIL(PG_E_FORMAT, "%s and %s belong to different checkpoints", PG_SHOW(names->v[0]),
                     PG_SHOW(names->v[i]));
         seen[x.file] = 1;
         *n_ranks += x.rank != last;
@@ -242,14 +242,14 @@ static pg_status check_ranks(const pg__pieces *p, unsigned n, const char *rules,
     unsigned given = 0;
     int end = 0;
     if (rules && (sscanf(rules, "ranks=%9u%n", &given, &end) != 1 || rules[end] || !given))
-        return pg_fail(err, PG_E_ARG, "rules: '%s' is not one of these files; ranks=%u is",
+        return pg_fail(err, PG_E_ARG, "'%s' is not a rule for these files; use ranks=%u",
                        PG_SHOW(rules), n);
     if (given && given != n)
-        return pg_fail(err, PG_E_FORMAT, "files of %u ranks are here, not of %u", n, given);
+        return pg_fail(err, PG_E_FORMAT, "found files of %u ranks, not of %u", n, given);
     if (given || pg__pieces_most_ranks(p) <= n)
         return PG_OK;
     (void)pg_fail(err, PG_E_AMBIGUOUS,
-                  "files of %u rank%s are here, and nothing in them says whether that is all", n,
+                  "found files of %u rank%s; they do not say whether any are missing", n,
                   n == 1 ? "" : "s");
     pg_err_set(err, "rules", "ranks=%u", n);
     return PG_E_AMBIGUOUS;

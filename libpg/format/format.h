@@ -60,7 +60,7 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
                           const pg_open_opts *opts, pg_err *err);
 
 /* Path, fresh, of the manifest or index that makes a folder a split model. PG_E_IO with EISDIR if
- * there is none, PG_E_UNSUPPORTED if it is a checkpoint of another kind (kinds.h). */
+ * there is none, PG_E_UNSUPPORTED if it is a checkpoint that libpg does not read. */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err);
 
 /* Path, fresh, of the file to open for a path that is not one itself: a folder, the prefix of a

@@ -176,7 +176,7 @@ static pg_status by_json_contents(const subject *f, const pg__json *json, pg_err
     if (pg__json_type_of(map.obj) == PG_J_OBJECT && pg__json_next(&map)) {
         const char *shard = pg__json_str(map.value);
         (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "the index of a model in several files, which are not read together yet");
+                      "the index of a model in several files, of a kind that libpg does not read");
         if (shard)
             pg_err_hint(err, "give one of the files, such as %s", PG_QUOTE(shard));
         return PG_E_UNSUPPORTED;

@@ -199,11 +199,11 @@ static pg_status order_rows(pg__megatron_merging *g, pg__megatron_tensor *t,
     const int version = said >= 0 ? said : given;
     if (version < 0) {
         (void)pg_fail(g->err, PG_E_AMBIGUOUS,
-                      "%s: no checkpoint_version says in which order its rows are",
+                      "%s: the order of its rows is unknown: no checkpoint_version",
                       PG_SHOW(t->name));
         pg_err_set(g->err, "rules", heads ? "megatron-lm-0" : "megatron-lm-0,heads=N");
-        pg_err_detail(g->err, "Megatron-LM itself takes version 0 for granted then; "
-                              "megatron-lm-2 and later are as new ones");
+        pg_err_detail(g->err, "Megatron-LM itself then assumes version 0; "
+                              "megatron-lm-2 and later use today's order");
         return PG_E_AMBIGUOUS;
     }
     if (version >= 2)
@@ -358,9 +358,8 @@ static pg_status check_args(const pg__megatron_merging *g, const pg__megatron_te
             !pg__ends_with(t->name, x->suffix))
             continue;
         return pg_fail(g->err, PG_E_FORMAT,
-                       "%s: %s along axis %d of all %s ranks, but %s by args (%s)",
-                       PG_SHOW(t->name), PG_NUM(t->dims[x->axis]), x->axis, PG_NUM(g->m->tp),
-                       PG_NUM(x->n), x->what);
+                       "%s: axis %d has %s in all %s ranks, but args say %s (%s)", PG_SHOW(t->name),
+                       x->axis, PG_NUM(t->dims[x->axis]), PG_NUM(g->m->tp), PG_NUM(x->n), x->what);
     }
     return PG_OK;
 }

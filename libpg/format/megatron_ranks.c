@@ -192,7 +192,7 @@ static pg_status check_folders(const reading *r)
     const unsigned n = r->listed.v[0].n_parts;
     if ((n < 2 && (m->pp > 1 || m->ep > 1)) || (n == 2 && m->pp > 1 && m->ep > 1))
         return pg_fail(r->err, PG_E_FORMAT,
-                       "%s, but its args say %s pipeline x %s expert parallel ranks",
+                       "%s does not fit its args: %s pipeline x %s expert parallel ranks",
                        PG_SHOW(r->listed.v[0].file), PG_NUM(m->pp), PG_NUM(m->ep));
     for (size_t i = 0; i < r->listed.n; i++)
         if (place_of(r, &r->listed.v[i]) == PG_NONE)
@@ -223,7 +223,7 @@ static pg_status sort_ranks(reading *r)
     for (size_t i = 0; i < r->listed.n; i++) {
         pg__megatron_rank *x = &m->ranks.v[place_of(r, &r->listed.v[i])];
         if (x->file)
-            PG_FAIL(PG_E_FORMAT, "%s and %s are of one rank", PG_SHOW(x->file),
+            PG_FAIL(PG_E_FORMAT, "%s and %s are both of the same rank", PG_SHOW(x->file),
                     PG_SHOW(r->listed.v[i].file));
         *x = r->listed.v[i];
         r->listed.v[i].file = pg__mem_strdup(x->file);

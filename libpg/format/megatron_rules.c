@@ -114,7 +114,7 @@ static const struct {
 
 static pg_status bad_rule(const char *rule, pg_err *err)
 {
-    (void)pg_fail(err, PG_E_ARG, "rules: '%s' is not one", PG_SHOW(rule));
+    (void)pg_fail(err, PG_E_ARG, "unknown rule '%s'", PG_SHOW(rule));
     pg_err_hint(
         err,
         "megatron-core, megatron-lm-3, -2, -1, -0, heads=N, vocab=N, or NAME=HOW with how it is "

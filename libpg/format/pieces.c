@@ -144,7 +144,8 @@ static pg_status find_dims(tensor *t, const entry *e, size_t n, pg_err *err)
         for (uint32_t k = 0; k < t->tiled.rank; k++) {
             uint64_t end = 0;
             if (__builtin_add_overflow(x->start[k], x->size[k], &end))
-                return pg_fail(err, PG_E_FORMAT, "%s: a piece ends nowhere", PG_SHOW(x->name));
+                return pg_fail(err, PG_E_FORMAT, "%s: the end of a piece overflows",
+                               PG_SHOW(x->name));
             if (!first->dims[k] && end > t->tiled.dims[k])
                 t->tiled.dims[k] = end;
         }
@@ -259,7 +260,7 @@ static pg_status check_copy(const pg__pieces *p, const pg__rank_piece *x,
         step = n - at < PG_COPY_BYTES ? n - at : PG_COPY_BYTES;
         PG_TRY(read_piece(p, copy, off + at, got, step, err));
         if (memcmp(got, want + at, step) != 0)
-            PG_FAIL(PG_E_FORMAT, "%s: %s and %s hold different copies of it", PG_SHOW(x->name),
+            PG_FAIL(PG_E_FORMAT, "%s: %s and %s hold copies that differ", PG_SHOW(x->name),
                     PG_SHOW(p->files.v[x->file]), PG_SHOW(p->files.v[copy->file]));
     }
 done:

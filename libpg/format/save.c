@@ -132,6 +132,9 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
 static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
 {
     const pg_weight *b = pg__store_tensor(p->out, x->dst);
+    if (!b)
+        return pg_fail(err, PG_E_IO, "%s: missing from the output; nothing written",
+                       PG_SHOW(x->name));
     if (pg__cancelled(p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
     if (strcmp(b->name, x->name) != 0)
@@ -145,9 +148,10 @@ static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
 
 static pair pair_of(const proof *p, size_t src, size_t dst, const char *name)
 {
-    return (pair){src, dst,
-                  pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst),
-                  name};
+    pair x = {.src = src, .dst = dst, .name = name};
+    if (pg__store_tensor(p->out, dst))
+        x.swapped = pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst);
+    return x;
 }
 
 /* The tensors of the plan, and those of the output in the same order. */
@@ -160,10 +164,6 @@ static pg_status pair_tensors(const proof *p, pair **out, size_t *n, pg_err *err
         return pg_fail(err, PG_E_IO,
                        "%zu tensors read back, %zu were to be written; nothing written", n_out,
                        plan->n_items);
-    if (pg_store_n_state(p->out) != n_state)
-        return pg_fail(err, PG_E_IO,
-                       "%zu state tensors read back, %zu were to be written; nothing written",
-                       pg_store_n_state(p->out), n_state);
     pair *v = *out = pg__mem_array(n_out + n_state, sizeof *v);
     if (!v)
         return pg__nomem(err);
@@ -193,6 +193,9 @@ static pg_status check_tensors(proof *p, pg_err *err)
         PG_TRY(pg__read_ahead_start(&p->source, p->plan->src, list, n, err));
     for (size_t i = 0; i < n; i++)
         PG_TRY(check_tensor(p, &v[i], err));
+    if (pg__store_n_tensors(p->out) != n)
+        PG_FAIL(PG_E_IO, "%zu state tensors read back, %zu were to be written; nothing written",
+                pg_store_n_state(p->out), pg__plan_n_state(p->plan));
 done:
     pg__read_ahead_close(p->source);
     p->source = NULL;

@@ -77,15 +77,14 @@ static pg_status read_group(pg__zero_reading *r, const pg__pickle *p, size_t g)
     if (pg__zero_is_list(count) && g < count->n)
         x->parts = largest(p, pg__zero_item(p, count, (uint32_t)g));
     if (x->parts == 0 || r->z->n_ranks % x->parts)
-        return pg_fail(r->err, PG_E_FORMAT, "partition_count of group %zu is not a share of %s", g,
-                       PG_NUM(r->z->n_ranks));
+        return pg_fail(r->err, PG_E_FORMAT, "partition_count of group %zu does not divide %s ranks",
+                       g, PG_NUM(r->z->n_ranks));
     gaps = pg__zero_is_list(gaps) && g < gaps->n ? pg__zero_item(p, gaps, (uint32_t)g) : NULL;
     if (!gaps)
         return PG_OK;
     if (!pg__zero_is_list(gaps) || gaps->n != x->n)
         return pg_fail(r->err, PG_E_FORMAT,
-                       "param_alignment_paddings of group %zu is not of its %zu parameters", g,
-                       x->n);
+                       "param_alignment_paddings of group %zu does not have %zu entries", g, x->n);
     for (uint32_t i = 0; i < gaps->n; i++) {
         const pg__pk_value *v = pg__zero_item(p, gaps, i);
         if (v->kind != PG_PK_INT || v->u.i < 0 || v->u.i > INT32_MAX)

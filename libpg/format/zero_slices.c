@@ -58,7 +58,7 @@ static pg_status check_equal(const pg__zero_whole *w, size_t a, size_t i, size_t
         off += m;
     }
     if (!same)
-        PG_FAIL(PG_E_FORMAT, "%s: mp_rank_%02zu and mp_rank_%02zu hold different copies of it",
+        PG_FAIL(PG_E_FORMAT, "%s: mp_rank_%02zu and mp_rank_%02zu hold copies that differ",
                 PG_SHOW(x->name), a, b);
 done:
     pg__mem_free(buf);
@@ -355,7 +355,7 @@ static pg_status layer_name(const char **out, pg__zero_cut *c, const pg__zero_jo
     if (count_params(job, x->name, 0, w, &own) == 0) {
         const size_t n = count_params(job, end.s, 1, w, &tied);
         if (n > 1)
-            PG_FAIL(PG_E_UNSUPPORTED, "%s%s: shared, as %s or as another", x->name,
+            PG_FAIL(PG_E_UNSUPPORTED, "%s%s: shared with %s or with another parameter", x->name,
                     PG_SHOW(w->name), PG_SHOW(tied));
     }
     PG_TRY(pg__strs_printf(&c->made, err, "%s%s", tied ? "" : x->name, tied ? tied : w->name));

@@ -1,5 +1,6 @@
 /* read_ahead.c - see read_ahead.h. The thread and the caller share a ring of blocks: the thread
- * fills those that are free, the caller frees the one before when it asks for the next. */
+ * fills those that are free, the caller frees the one before when it asks for the next. Each wakes
+ * the other for half a ring, since waking takes as long as reading a block. */
 #include "store/read_ahead.h"
 
 #include <pthread.h>
@@ -8,7 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define N_BLOCKS 4u
+#define N_BLOCKS 16u
 #define FEW      ((uint64_t)4 << 20) /* bytes for which a thread is not worth starting */
 
 struct pg__read_ahead {
@@ -23,11 +24,11 @@ struct pg__read_ahead {
     pthread_mutex_t lock;
     pthread_cond_t filled, freed;
     pg__block ring[N_BLOCKS];
-    size_t n_filled, n_freed; /* since the beginning */
-    pg_status st;             /* of the last that was filled: after a failure there is none */
+    size_t n_filled, n_taken, n_freed; /* since the beginning */
+    pg_status st; /* of the last that was filled: after a failure there is none */
     pg_err err;
     int stop;
-    size_t n_taken; /* of the caller */
+    /* of the caller */
     int has_lock, has_thread;
     pthread_t thread;
 };
@@ -84,7 +85,8 @@ static void *run(void *arg)
         r->ring[i % N_BLOCKS] = b;
         r->st = st;
         r->n_filled++;
-        (void)pthread_cond_signal(&r->filled);
+        if (!more || r->n_filled - r->n_taken >= N_BLOCKS / 2)
+            (void)pthread_cond_signal(&r->filled);
         (void)pthread_mutex_unlock(&r->lock);
     }
     return NULL;
@@ -105,7 +107,7 @@ pg_status pg__read_ahead_start(pg__read_ahead **out, pg_store *s, const pg__to_r
     if (!r)
         return pg__nomem(err);
     *r = (pg__read_ahead){.s = s, .v = v, .n = n, .st = PG_OK};
-    const int many = n_bytes_of(s, v, n) >= FEW;
+    const int many = pg__store_threads(s) > 1 && n_bytes_of(s, v, n) >= FEW;
     r->memory = pg__mem_bare((many ? N_BLOCKS : 1) * PG_COPY_BYTES);
     if (!r->memory) {
         pg__mem_free(r);
@@ -127,7 +129,8 @@ static pg_status take(pg__read_ahead *r, pg__block *out, pg_err *err)
 {
     (void)pthread_mutex_lock(&r->lock);
     r->n_freed = r->n_taken;
-    (void)pthread_cond_signal(&r->freed);
+    if (r->n_filled - r->n_freed <= N_BLOCKS / 2)
+        (void)pthread_cond_signal(&r->freed);
     while (r->n_filled == r->n_taken)
         (void)pthread_cond_wait(&r->filled, &r->lock);
     *out = r->ring[r->n_taken++ % N_BLOCKS];

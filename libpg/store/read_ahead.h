@@ -26,7 +26,7 @@ typedef struct pg__block {
 
 typedef struct pg__read_ahead pg__read_ahead;
 
-/* v is borrowed. Without a thread, for a few bytes or where none can be started, each call of
+/* v is borrowed. Without a thread, for a few bytes or where the store must not or cannot have one, each call of
  * pg__read_ahead_next() reads. */
 pg_status pg__read_ahead_start(pg__read_ahead **out, pg_store *s, const pg__to_read *v, size_t n,
                                pg_err *err);

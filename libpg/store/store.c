@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/thread.h"
 
 typedef struct tensor {
     pg_weight w;
@@ -33,6 +34,7 @@ struct pg_store {
     pg__io *source;
     pg_part *parts;
     size_t n_parts, cap_parts;
+    size_t n_threads;
 };
 
 const char *pg_dtype_name(pg_dtype dtype)
@@ -260,6 +262,16 @@ pg_status pg__store_set_asked(pg_store *s, const char *path, pg_err *err)
 const char *pg__store_asked(const pg_store *s)
 {
     return s->asked ? s->asked : "";
+}
+
+void pg__store_set_threads(pg_store *s, size_t n)
+{
+    s->n_threads = n;
+}
+
+size_t pg__store_threads(const pg_store *s)
+{
+    return pg__threads(s->n_threads);
 }
 
 int pg__store_has_objects(const pg_store *s)

@@ -80,6 +80,10 @@ const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
 pg_status pg__store_set_asked(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_asked(const pg_store *s); /* "" if never set */
 
+/* See pg_open_opts.n_threads; at least 1. */
+void pg__store_set_threads(pg_store *s, size_t n);
+size_t pg__store_threads(const pg_store *s);
+
 /* 1 if the file has a graph of the objects that held its tensors, as TensorFlow writes; then the
  * tensor that a path from the model leads to ("layer-1/cell/kernel"), or PG_NONE. */
 int pg__store_has_objects(const pg_store *s);

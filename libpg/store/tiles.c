@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "base/try.h"
 
 /* ---- do they tile the tensor? ---- */
@@ -161,8 +162,9 @@ pg_pieces pg__tiles_pieces(const pg__tiled *t)
 void pg__tile_window_fini(pg__tile_window *w)
 {
     pg__mem_free(w->rows);
-    pg__mem_free(w->part);
-    *w = (pg__tile_window){0};
+    for (size_t i = 0; i < PG_TILES_THREADS; i++)
+        pg__mem_free(w->part[i].buf);
+    *w = (pg__tile_window){.n_threads = w->n_threads};
 }
 
 static pg_status reserve(unsigned char **buf, size_t *cap, size_t n, pg_err *err)
@@ -231,33 +233,43 @@ static uint64_t first_run(const stretch *s, uint64_t element)
     return lo;
 }
 
-/* The elements of a piece that lie in from ... to of the tensor, to their places in rows, which
- * begin with `from`. */
-static pg_status add_piece(pg__tile_window *w, const pg__tiled *t, const pg__tile *p, uint64_t from,
-                           uint64_t to, pg__tile_fetch fetch, void *ctx, pg_err *err)
+/* A window that is being filled: with elements from ... to of the tensor. */
+typedef struct filling {
+    pg__tile_window *w;
+    const pg__tiled *t;
+    uint64_t from, to;
+    pg__tile_fetch fetch;
+    void *ctx;
+    size_t first; /* piece of a grid */
+} filling;
+
+/* The elements of a piece that lie in the window, to their places. */
+static pg_status add_piece(const filling *f, size_t worker, const pg__tile *p, pg_err *err)
 {
     pg_status st = PG_OK;
-    const stretch s = stretch_of(t, p);
-    const uint64_t first = first_run(&s, from), end = first_run(&s, to);
-    const uint64_t last = end < s.n_runs && run_at(&s, end) < to ? end + 1 : end;
+    const size_t elem = f->t->elem;
+    const stretch s = stretch_of(f->t, p);
+    const uint64_t first = first_run(&s, f->from), end = first_run(&s, f->to);
+    const uint64_t last = end < s.n_runs && run_at(&s, end) < f->to ? end + 1 : end;
     if (first >= last)
         return PG_OK;
     /* The first and the last run may be cut. */
     const uint64_t head = run_at(&s, first), tail = run_at(&s, last - 1);
-    const uint64_t skip = head < from ? from - head : 0;
-    const uint64_t over = tail + s.run > to ? tail + s.run - to : 0;
+    const uint64_t skip = head < f->from ? f->from - head : 0;
+    const uint64_t over = tail + s.run > f->to ? tail + s.run - f->to : 0;
     const uint64_t begin = first * s.run + skip;
-    const size_t n = (size_t)((last - first) * s.run - skip - over) * t->elem;
+    const size_t n = (size_t)((last - first) * s.run - skip - over) * elem;
+    unsigned char *rows = f->w->rows;
     if (last - first == 1)
-        return fetch(ctx, p, begin * t->elem, w->rows + (head + skip - from) * t->elem, n, err);
-    PG_TRY(reserve(&w->part, &w->cap_part, n, err));
-    PG_TRY(fetch(ctx, p, begin * t->elem, w->part, n, err));
-    const unsigned char *at = w->part;
+        return f->fetch(f->ctx, p, begin * elem, rows + (head + skip - f->from) * elem, n, err);
+    PG_TRY(reserve(&f->w->part[worker].buf, &f->w->part[worker].cap, n, err));
+    PG_TRY(f->fetch(f->ctx, p, begin * elem, f->w->part[worker].buf, n, err));
+    const unsigned char *at = f->w->part[worker].buf;
     for (uint64_t i = first; i < last; i++) {
-        const uint64_t run = run_at(&s, i), lo = run < from ? from : run;
-        const uint64_t hi = run + s.run > to ? to : run + s.run;
-        const size_t len = (size_t)(hi - lo) * t->elem;
-        memcpy(w->rows + (lo - from) * t->elem, at, len);
+        const uint64_t run = run_at(&s, i), lo = run < f->from ? f->from : run;
+        const uint64_t hi = run + s.run > f->to ? f->to : run + s.run;
+        const size_t len = (size_t)(hi - lo) * elem;
+        memcpy(rows + (lo - f->from) * elem, at, len);
         at += len;
     }
 done:
@@ -275,32 +287,34 @@ static int reaches(const pg__tiled *t, const pg__tile *p, uint64_t from, uint64_
     return first < to && last >= from;
 }
 
-/* Of a grid, the pieces in its rows that the window meets. */
-static pg_status add_of_grid(pg__tile_window *w, const pg__tiled *t, uint64_t from, uint64_t to,
-                             pg__tile_fetch fetch, void *ctx, pg_err *err)
+static pg_status add_of_grid(void *ctx, size_t worker, size_t item, pg_err *err)
 {
+    const filling *f = ctx;
+    const pg__tile x = of_grid(f->t, f->first + item);
+    return reaches(f->t, &x, f->from, f->to) ? add_piece(f, worker, &x, err) : PG_OK;
+}
+
+/* Of a grid, the pieces in its rows that the window meets. */
+static pg_status fill_from_grid(filling *f, pg_err *err)
+{
+    const pg__tiled *t = f->t;
     const uint64_t rows = t->step[0] < t->dims[0] ? t->step[0] : t->dims[0];
     const uint64_t row = rows * volume(t->dims + 1, t->rank - 1);
     const size_t in_row = t->n / (size_t)across(t, 0);
-    const size_t end = ((size_t)((to - 1) / row) + 1) * in_row;
-    for (size_t i = (size_t)(from / row) * in_row; i < end; i++) {
-        const pg__tile x = of_grid(t, i);
-        const pg_status st =
-            reaches(t, &x, from, to) ? add_piece(w, t, &x, from, to, fetch, ctx, err) : PG_OK;
-        if (st != PG_OK)
-            return st;
-    }
-    return PG_OK;
+    const size_t end = ((size_t)((f->to - 1) / row) + 1) * in_row;
+    const size_t n = f->w->n_threads;
+    f->first = (size_t)(f->from / row) * in_row;
+    return pg__parallel(n < PG_TILES_THREADS ? n : PG_TILES_THREADS, end - f->first, add_of_grid, f,
+                        err);
 }
 
-static pg_status add_of_list(pg__tile_window *w, const pg__tiled *t, uint64_t from, uint64_t to,
-                             pg__tile_fetch fetch, void *ctx, pg_err *err)
+static pg_status fill_from_list(const filling *f, pg_err *err)
 {
+    const pg__tiled *t = f->t;
     const uint64_t row = t->rank ? volume(t->dims + 1, t->rank - 1) : 0;
-    for (size_t i = 0; i < t->n && t->v[i].start[0] * row < to; i++) {
+    for (size_t i = 0; i < t->n && t->v[i].start[0] * row < f->to; i++) {
         const pg__tile *x = &t->v[i];
-        const pg_status st =
-            reaches(t, x, from, to) ? add_piece(w, t, x, from, to, fetch, ctx, err) : PG_OK;
+        const pg_status st = reaches(t, x, f->from, f->to) ? add_piece(f, 0, x, err) : PG_OK;
         if (st != PG_OK)
             return st;
     }
@@ -315,9 +329,10 @@ static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fet
     const uint64_t all = volume(t->dims, t->rank), from = off / t->elem;
     const uint64_t most = PG_TILES_WINDOW / t->elem;
     const uint64_t to = all - from > most ? from + most : all;
+    filling f = {.w = w, .t = t, .from = from, .to = to, .fetch = fetch, .ctx = ctx};
     w->tensor = NULL;
     PG_TRY(reserve(&w->rows, &w->cap, (size_t)(to - from) * t->elem, err));
-    PG_TRY((t->v ? add_of_list : add_of_grid)(w, t, from, to, fetch, ctx, err));
+    PG_TRY(t->v ? fill_from_list(&f, err) : fill_from_grid(&f, err));
     w->tensor = t;
     w->off = from * t->elem;
     w->n = (size_t)(to - from) * t->elem;

@@ -9,6 +9,8 @@
 
 #include "store/store_impl.h"
 
+#define PG_TILES_THREADS 16u /* at most */
+
 typedef struct pg__tile {
     uint64_t start[PG_MAX_RANK], size[PG_MAX_RANK]; /* elements */
     size_t source;                                  /* for the caller's fetch */
@@ -33,7 +35,8 @@ pg_status pg__tiles_check(pg__tiled *t, pg_err *err);
  * tensor's size. */
 pg_status pg__tiles_grid(pg__tiled *t, pg_err *err);
 
-/* Reads n bytes from byte off of the row-major data of a piece. */
+/* Reads n bytes from byte off of the row-major data of a piece. With a window of several threads,
+ * several pieces of a grid at the same time. */
 typedef pg_status (*pg__tile_fetch)(void *ctx, const pg__tile *piece, uint64_t off, void *buf,
                                     size_t n, pg_err *err);
 
@@ -43,8 +46,11 @@ typedef struct pg__tile_window {
     const pg__tiled *tensor;
     uint64_t off;
     size_t n, cap;
-    unsigned char *part; /* the rows of one piece */
-    size_t cap_part;
+    size_t n_threads; /* that fetch pieces of a grid; 0: the caller's */
+    struct {
+        unsigned char *buf; /* the rows of one piece */
+        size_t cap;
+    } part[PG_TILES_THREADS]; /* by thread */
 } pg__tile_window;
 
 void pg__tile_window_fini(pg__tile_window *w);

@@ -497,12 +497,12 @@ static void a_list_from_another_machine_names_the_file_beside_it(void **state)
     }
     write_text(t.folder, "checkpoint", "model_checkpoint_path: \"/gone/q\"\n");
     assert_fails(PG_E_FORMAT, read_all(t.folder, &err), &err);
-    assert_non_null(strstr(err.msg, "/gone/q, of which no .index is here"));
+    assert_non_null(strstr(err.msg, "/gone/q, but its .index is missing"));
     assert_int_equal(mkdir(t.prefix, 0700), 0);
     write_text(t.folder, "q.index", "");
     write_text(t.prefix, "checkpoint", "model_checkpoint_path: \"../q\"\n"); /* leads out */
     assert_fails(PG_E_FORMAT, read_all(t.prefix, &err), &err);
-    assert_non_null(strstr(err.msg, "of which no .index is here"));
+    assert_non_null(strstr(err.msg, "but its .index is missing"));
     snprintf(path, sizeof path, "%s/checkpoint", t.prefix);
     unlink(path);
     assert_int_equal(rmdir(t.prefix), 0);

@@ -69,7 +69,7 @@ static pg_status item_of(char **out, const char *step, pg_err *err)
         goto done;
     }
     if (items.n == 0 && !is_file(step, TREE))
-        PG_FAIL(PG_E_UNSUPPORTED, "a step of an Orbax checkpoint none of whose items holds arrays");
+        PG_FAIL(PG_E_UNSUPPORTED, "no item of this Orbax step holds arrays");
     if (items.n == 1 && !(*out = pg__mem_strdup(items.v[0])))
         st = pg__nomem(err);
 done:

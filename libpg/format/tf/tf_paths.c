@@ -94,7 +94,7 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
         PG_TRY(take_if_there(out, folder, n_folder, name, n, ".index", err));
     if (!*out) {
         char shown[160];
-        PG_FAIL(PG_E_FORMAT, "%s names %s, of which no .index is here", PG_SHOW(path.s),
+        PG_FAIL(PG_E_FORMAT, "%s names %s, but its .index is missing", PG_SHOW(path.s),
                 pg__printable(shown, sizeof shown, name, n));
     }
 done:

@@ -76,7 +76,7 @@ typedef struct pg_store pg_store;
 
 typedef struct pg_open_opts {
     int salvage; /* open what is left of a half-written or damaged file; see pg_store_damage */
-    /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), nested keys joined with
+    /* Of a checkpoint: which part to open, by its key ("model_ema"), nested keys joined with
      * dots ("nets.generator", "models.0"). "." is everything, each tensor under its path; "" is no
      * tensor, only the list of parts. Of DeepSpeed: "model" (float32, the default), "module" (as
      * trained), "optimizer". NULL: the only part that can be the model. PG_E_UNSUPPORTED:
@@ -89,6 +89,9 @@ typedef struct pg_open_opts {
      * first (the same, not compared). Files of HuggingFaceStorageWriter: "ranks=N", how many ranks
      * there were. NULL: nothing. PG_E_UNSUPPORTED: the file is of neither. */
     const char *rules;
+    /* Decompress chunks (of Orbax) on so many threads; more than 1 also read ahead while an output
+     * is written or compared. 0: as many as there are processors. The bytes are the same. */
+    size_t n_threads;
 } pg_open_opts;
 
 /* Opens a checkpoint of any known format, read-only. The contents determine the format; the file
@@ -133,8 +136,8 @@ PG_API const char *pg_store_others(const pg_store *s);
  * or NULL. Outputs of that layout keep them, others cannot. *n (NULL allowed): how many. */
 PG_API const char *pg_store_beside(const pg_store *s, size_t *n);
 
-/* The parts of a PyTorch checkpoint: containers of tensors, and tensors beside them. There are none
- * in other formats, nor in a file that is nothing but one state_dict. */
+/* The parts of a checkpoint: containers of tensors, and tensors beside them. A file that is nothing
+ * but one model has none. */
 typedef struct pg_part {
     const char *path; /* as pg_open_opts.part takes it */
     const char *kind; /* static: "model", "numbers" (each tensor is a single one), "tensor",

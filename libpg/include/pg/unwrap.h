@@ -29,6 +29,7 @@ typedef struct pg_write_opts {
     int skip_verify;   /* do not read the output back */
     const char *part;  /* of the input, as pg_open_opts.part */
     const char *rules; /* as pg_open_opts.rules */
+    size_t n_threads;  /* as pg_open_opts.n_threads */
     int sha256;        /* report the output's SHA-256; only for pg_unwrap_file() and
                           pg_wrap_file() */
     /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() support it,

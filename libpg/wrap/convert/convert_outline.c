@@ -405,6 +405,7 @@ static pg_status fill(pg_store *s, const pg__outline *o, const pg_store *src, pg
         PG_TRY(pg__store_set_writer(s, o->writer.s, err));
     PG_TRY(pg__store_set_path(s, pg__store_path(src), err));
     pg__store_set_source(s, pg__store_source(src));
+    pg__store_set_threads(s, pg__store_threads(src));
 done:
     return st;
 }

@@ -83,7 +83,8 @@ static pg__sink_opts watched(const pg_write_opts *w)
 
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
 {
-    const pg_open_opts opts = {.part = r->write->part, .rules = r->write->rules};
+    const pg_open_opts opts = {
+        .part = r->write->part, .rules = r->write->rules, .n_threads = r->write->n_threads};
     const pg__sink_opts how = watched(r->write);
     pg_status st = PG_OK;
     if (opts.part && !*opts.part)

@@ -141,7 +141,10 @@ done:
 static pg_status open_input(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    const pg_open_opts opts = {.salvage = 1, .part = s->o->write.part, .rules = s->o->write.rules};
+    const pg_open_opts opts = {.salvage = 1,
+                               .part = s->o->write.part,
+                               .rules = s->o->write.rules,
+                               .n_threads = s->o->write.n_threads};
     const pg_unwrap_opts unwrap = {.write = s->o->write};
     if (opts.part && !*opts.part)
         PG_FAIL(PG_E_ARG, "an empty key names no part");

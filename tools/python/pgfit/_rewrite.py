@@ -152,8 +152,8 @@ def _part(part: Optional[str], as_trained: bool) -> Optional[str]:
 
 def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[str] = None,
          max_shard_size: Union[None, int, str] = None, job: Optional[Tuple[int, int]] = None, finish: bool = False,
-         part: Optional[str] = None, as_trained: bool = False, rules: Optional[str] = None, force: bool = False, dry_run: bool = False,
-         no_sync: bool = False, skip_verify: bool = False, progress: Progress = False) -> ShardReport:
+         part: Optional[str] = None, as_trained: bool = False, rules: Optional[str] = None, threads: int = 0, force: bool = False,
+         dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False, progress: Progress = False) -> ShardReport:
     """Joins shards into the file that was split; of what the ranks of a job left (DCP, ZeRO, ...), writes the model.
 
     Args:
@@ -167,7 +167,8 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
         job: (k, n): writes the k-th of n shares, counted from 1, as other processes write theirs. finish: when all are
             through, proves their shards and writes the index.
         as_trained: of DeepSpeed, the weights in the type of training instead of the float32 ones; it is part="module".
-        rules: what the files of a job's ranks do not settle: "megatron-lm-0", "NAME=same".
+        rules: settle what the files of a job's ranks leave open: "megatron-lm-0", "NAME=same".
+        threads: to read a checkpoint; 0: one for each processor.
     The others are unwrap()'s. Raises DamagedError, whose details list all missing and damaged shards.
 
     >>> folder = split("model.h5", "shards").output
@@ -177,7 +178,8 @@ def join(src: Path, dst: Path, *, only: Optional[str] = None, dtype: Optional[st
     k, n = job or (0, 0)
     return _write("pg_join_file", ShardReport, src, dst, abi.pg_join_opts(), {
         "only": only, "dtype": dtype, "max_shard_size": _size(max_shard_size), "job": k, "n_jobs": n, "finish": finish,
-        "part": _part(part, as_trained), "rules": rules, "force": force, "dry_run": dry_run, "no_sync": no_sync, "skip_verify": skip_verify}, progress)
+        "part": _part(part, as_trained), "rules": rules, "n_threads": threads, "force": force, "dry_run": dry_run, "no_sync": no_sync,
+        "skip_verify": skip_verify}, progress)
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ struct pg_layer {
     const char *name; size_t first; size_t n_weights;
 };
 struct pg_open_opts {
-    int salvage; const char *part; const char *rules;
+    int salvage; const char *part; const char *rules; size_t n_threads;
 };
 struct pg_part {
     const char *path; const char *kind; uint64_t n_tensors, n_params; int is_model;
@@ -63,7 +63,7 @@ struct pg_param_counts {
     int known; uint64_t trainable, non_trainable;
 };
 struct pg_write_opts {
-    int force; int dry_run; int no_sync; int skip_verify; const char *part; const char *rules; int sha256; int in_place; const volatile
+    int force; int dry_run; int no_sync; int skip_verify; const char *part; const char *rules; size_t n_threads; int sha256; int in_place; const volatile
     int *cancel; pg_progress *progress; pg_status (*prove)(void *user, const char *path, pg_err *err); void *user;
 };
 struct pg_unwrap_opts {
