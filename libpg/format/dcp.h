@@ -49,9 +49,14 @@ int pg__dcp_is_metadata(pg__io *io);
 pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err);
 void pg__dcp_fini(pg__dcp *d);
 
+/* ---- dcp_folder.c: see pg__format ---- */
+
+pg_status pg__dcp_in_folder(char **out, const char *folder, pg_err *err);
+pg_status pg__dcp_of_path(char **out, const char *path, pg_err *err); /* a .distcp */
+
 /* The .metadata of the only such checkpoint in the folders of a folder; *out stays NULL if there is
  * none. PG_E_AMBIGUOUS: several, with their names. */
-pg_status pg__dcp_in_folder(char **out, const char *folder, pg_err *err);
+pg_status pg__dcp_below_folder(char **out, const char *folder, pg_err *err);
 
 /* ---- dcp_part.c ---- */
 

@@ -207,12 +207,23 @@ static const struct {
     pg_dtype dtype;
     int is_complex;
 } types[] = {
-    {"float32", PG_F32, 0}, {"bfloat16", PG_BF16, 0}, {"float16", PG_F16, 0},
-    {"float64", PG_F64, 0}, {"int8", PG_I8, 0},       {"int16", PG_I16, 0},
-    {"int32", PG_I32, 0},   {"int64", PG_I64, 0},     {"uint8", PG_U8, 0},
-    {"uint16", PG_U16, 0},  {"uint32", PG_U32, 0},    {"uint64", PG_U64, 0},
-    {"bool", PG_BOOL, 0},   {"float8_e4m3fn", PG_F8_E4M3, 0},
-    {"float8_e5m2", PG_F8_E5M2, 0}, {"complex64", PG_F32, 1}, {"complex128", PG_F64, 1},
+    {"float32", PG_F32, 0},
+    {"bfloat16", PG_BF16, 0},
+    {"float16", PG_F16, 0},
+    {"float64", PG_F64, 0},
+    {"int8", PG_I8, 0},
+    {"int16", PG_I16, 0},
+    {"int32", PG_I32, 0},
+    {"int64", PG_I64, 0},
+    {"uint8", PG_U8, 0},
+    {"uint16", PG_U16, 0},
+    {"uint32", PG_U32, 0},
+    {"uint64", PG_U64, 0},
+    {"bool", PG_BOOL, 0},
+    {"float8_e4m3fn", PG_F8_E4M3, 0},
+    {"float8_e5m2", PG_F8_E5M2, 0},
+    {"complex64", PG_F32, 1},
+    {"complex128", PG_F64, 1},
 };
 
 /* What an extension says: shape, type, and where its bytes are. */

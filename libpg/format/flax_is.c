@@ -1,4 +1,5 @@
-/* flax_is.c - is it Flax's? A file of msgpack has no magic number: only its first values can tell. */
+/* flax_is.c - is it Flax's? A file of msgpack has no magic number: only its first values can tell.
+ */
 #include "format/flax.h"
 
 /* Bytes of the head of a msgpack string, and of its text; 0 if there is no string. */

@@ -48,7 +48,8 @@ int pg__flax_wants(const char *name, const char *part)
  * precedes the word; 0. */
 static size_t average_in(const char *name, size_t *before)
 {
-    static const char *const words[] = {"ema_params", "params_ema", "ema", "ema_state", "avg_params"};
+    static const char *const words[] = {"ema_params", "params_ema", "ema", "ema_state",
+                                        "avg_params"};
     for (const char *at = name; at; at = strchr(at, '/')) {
         at += *at == '/';
         const size_t n = strcspn(at, "/");

@@ -243,6 +243,7 @@ const pg__format pg__fmt_megatron = {
     .name = "megatron",
     .probe = probe,
     .open = open_checkpoint,
+    .in_folder = pg__megatron_in_folder,
     .has_parts = 1,
     .has_rules = 1,
     .of_ranks = 1,

@@ -396,6 +396,8 @@ const pg__format pg__fmt_orbax = {
     .name = "orbax",
     .probe = probe,
     .open = open_checkpoint,
+    .in_folder = pg__orbax_in_folder,
+    .of_path = pg__orbax_of_path,
     .has_parts = 1,
     .of_ranks = 1,
 };

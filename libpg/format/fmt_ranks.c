@@ -248,6 +248,7 @@ static pg_status open_nothing(pg_store **out, pg__io *io, const char *path,
 const pg__format pg__fmt_ranks = {
     .name = "torch-ranks",
     .open = open_nothing,
+    .in_folder = pg__ranks_in_folder,
     .has_parts = 1,
     .of_ranks = 1,
 };

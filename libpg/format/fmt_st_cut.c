@@ -293,13 +293,11 @@ pg_status pg__st_cut_in_folder(char **out, const char *folder, pg_err *err)
     pg_status st = PG_OK;
     pg__strs names = {0};
     pg__str path = {0};
-    const size_t n = strlen(folder);
     *out = NULL;
     PG_TRY(list_files(&names, folder, err));
     if (names.n == 0)
         goto done;
-    PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
-                          names.v[0]));
+    PG_TRY(pg__folder_path(&path, folder, names.v[0], err));
     *out = path.s;
     path = (pg__str){0};
 done:
@@ -319,6 +317,7 @@ static pg_status open_nothing(pg_store **out, pg__io *io, const char *path,
 const pg__format pg__fmt_st_cut = {
     .name = "torch-dcp-safetensors",
     .open = open_nothing,
+    .in_folder = pg__st_cut_in_folder,
     .has_rules = 1,
     .of_ranks = 1,
 };

@@ -252,6 +252,8 @@ const pg__format pg__fmt_zero = {
     .name = "deepspeed-zero",
     .probe = probe,
     .open = open_checkpoint,
+    .in_folder = pg__zero_in_folder,
+    .of_path = pg__zero_of_path,
     .has_parts = 1,
     .of_ranks = 1,
 };

@@ -8,15 +8,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/dcp.h"
 #include "format/identify.h"
 #include "format/manifest.h"
-#include "format/megatron.h"
-#include "format/orbax/orbax.h"
-#include "format/ranks.h"
-#include "format/st_cut.h"
-#include "format/tf/tf.h"
-#include "format/zero.h"
+#include "io/folder.h"
 
 #define PG_FORMAT(name) &pg__fmt_##name,
 static const pg__format *const formats[] = {
@@ -123,61 +117,52 @@ done:
     return st;
 }
 
-/* A folder stands for the index of the split model in it. */
-pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
+/* Asks each format in turn; `which` of its functions. */
+#define PG_ASK(which, out, path, err)              \
+    for (size_t i = 0; formats[i] && !*(out); i++) \
+        if (formats[i]->which)                     \
+    PG_TRY(formats[i]->which(out, path, err))
+
+/* An index that says of all shards where they are. */
+static pg_status index_in_folder(char **out, const char *folder, pg_err *err)
 {
     static const char *const names[] = {PG_MANIFEST, "model.safetensors.index.json",
-                                        "model.weights.json", "model.safetensors", ".metadata"};
+                                        "model.weights.json", "model.safetensors"};
     pg_status st = PG_OK;
     pg__str path = {0};
-    const size_t n = strlen(folder);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
         pg__io *io = NULL;
         pg_err e = {0};
-        path.n = 0;
-        PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
-                              names[i]));
+        PG_TRY(pg__folder_path(&path, folder, names[i], err));
         st = pg__io_open(&io, path.s, &e);
-        const int foreign = st == PG_OK && ((i == 0 && pg__manifest_is_foreign(io)) ||
-                                            (names[i][0] == '.' && !pg__dcp_is_metadata(io)));
+        const int foreign = st == PG_OK && i == 0 && pg__manifest_is_foreign(io);
         pg__io_close(io);
-        if (foreign)
-            continue;
-        if (st == PG_OK) {
+        if (st == PG_OK && !foreign) {
             *out = path.s;
             path.s = NULL;
-            goto done;
-        }
-        if (st != PG_E_IO || e.sys != ENOENT) {
+        } else if (st != PG_OK && (st != PG_E_IO || e.sys != ENOENT)) {
             if (err)
                 *err = e;
             goto done;
         }
+        st = PG_OK;
     }
-    PG_TRY(pg__orbax_in_folder(out, folder, err));
-    if (!*out)
-        PG_TRY(pg__zero_in_folder(out, folder, err));
-    if (!*out)
-        PG_TRY(pg__megatron_in_folder(out, folder, err));
-    if (!*out)
-        PG_TRY(pg__tf_in_folder(out, folder, err));
-    if (!*out)
-        PG_TRY(pg__st_cut_in_folder(out, folder, err));
-    if (!*out)
-        PG_TRY(pg__ranks_in_folder(out, folder, err));
-    if (*out)
-        goto done;
-    st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
-    pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
 done:
     pg__str_fini(&path);
     return st;
 }
 
-static int is_of_orbax(const char *path)
+pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
 {
-    static const char *const names[] = {"manifest.ocdbt", "_CHECKPOINT_METADATA", "_sharding"};
-    return PG_IS_ANY(pg__base_name(path), names);
+    pg_status st = PG_OK;
+    PG_TRY(index_in_folder(out, folder, err));
+    PG_ASK(in_folder, out, folder, err);
+    if (!*out) {
+        st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
+        pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
+    }
+done:
+    return st;
 }
 
 /* A folder, or the only checkpoint in its folders. */
@@ -185,14 +170,14 @@ static pg_status index_of_folder(char **out, const char *folder, pg_err *err)
 {
     pg_err e = {0}, why = {0};
     pg_status st = pg__folder_index(out, folder, &e);
-    if (st == PG_E_IO && e.sys == EISDIR) {
-        const pg_status below = pg__dcp_in_folder(out, folder, &why);
-        if (below != PG_OK)
-            e = why;
-        st = *out ? PG_OK : below != PG_OK ? below : st;
-    }
+    if (st != PG_E_IO || e.sys != EISDIR)
+        goto done;
+    PG_ASK(below_folder, out, folder, &why);
+    if (!*out)
+        st = e.code;
+done:
     if (st != PG_OK && err)
-        *err = e;
+        *err = why.code != PG_OK ? why : e;
     return st;
 }
 
@@ -200,29 +185,11 @@ pg_status pg__index_of(char **out, const char *path, pg_err *err)
 {
     struct stat sb;
     pg_status st = PG_OK;
-    pg__str dcp = {0};
-    char *folder = NULL;
     *out = NULL;
-    PG_TRY(pg__tf_of_path(out, path, err));
-    if (!*out)
-        PG_TRY(pg__zero_of_path(out, path, err));
-    if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode)) {
+    PG_ASK(of_path, out, path, err);
+    if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
         st = index_of_folder(out, path, err);
-    } else if (!*out && is_of_orbax(path)) {
-        folder = pg__mem_strndup(path, (size_t)(pg__base_name(path) - path));
-        if (!folder)
-            PG_TRY(pg__nomem(err));
-        PG_TRY(pg__orbax_in_folder(out, *folder ? folder : ".", err));
-    } else if (!*out && pg__ends_with(path, ".distcp")) {
-        PG_TRY(pg__str_printf(&dcp, err, "%.*s.metadata", (int)(pg__base_name(path) - path), path));
-        if (stat(dcp.s, &sb) == 0) {
-            *out = dcp.s;
-            dcp.s = NULL;
-        }
-    }
 done:
-    pg__str_fini(&dcp);
-    pg__mem_free(folder);
     return st;
 }
 

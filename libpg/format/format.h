@@ -37,6 +37,13 @@ typedef struct pg__format {
      * not name the file; the caller does. path: to find files beside it (shards, index). */
     pg_status (*open)(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                       pg_err *err);
+    /* Path, fresh, of the file to open of a checkpoint that is a folder; *out stays NULL if it is
+     * none of this format. NULL: a folder never is. Formats are asked in their order. */
+    pg_status (*in_folder)(char **out, const char *folder, pg_err *err);
+    /* The same for the folder around it, if no format's in_folder() takes that. */
+    pg_status (*below_folder)(char **out, const char *folder, pg_err *err);
+    /* The same for a path that is no file, a prefix, or another file of the checkpoint. */
+    pg_status (*of_path)(char **out, const char *path, pg_err *err);
     /* Writes a complete file into sink; NULL if the format can only be read. The caller verifies
      * and commits. */
     pg_status (*write)(pg__sink *sink, const pg__plan *plan, pg_err *err);

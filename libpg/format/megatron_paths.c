@@ -22,12 +22,6 @@
 
 static const char *const files[] = {"model_optim_rng.pt", "model_rng.pt"};
 
-static int is_file(const char *path)
-{
-    struct stat sb;
-    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
-}
-
 /* ---- the folders of ranks ---- */
 
 /* "mp_rank_00_001" */
@@ -69,7 +63,7 @@ static pg_status add_rank(pg__megatron_ranks *l, const char *folder, const char 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s/%s", folder, name, files[i]));
-        if (!is_file(path.s))
+        if (!pg__is_file(path.s))
             continue;
         if (l->n == MAX_RANKS)
             PG_FAIL(PG_E_LIMIT, "more than %u ranks", MAX_RANKS);
@@ -249,7 +243,7 @@ static pg_status in_iteration(char **out, const char *folder, pg_err *err)
     pg__str path = {0};
     PG_TRY(list_ranks(&ranks, folder, err));
     PG_TRY(pg__str_printf(&path, err, "%s%s", folder, ranks.n ? ranks.v[0].file : ".metadata"));
-    if (is_file(path.s)) {
+    if (pg__is_file(path.s)) {
         *out = path.s;
         path = (pg__str){0};
     }
@@ -268,7 +262,7 @@ static pg_status in_rank(char **out, const char *folder, pg_err *err)
     for (size_t i = 0; i < sizeof files / sizeof *files && !ranks; i++) {
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s", folder, files[i]));
-        if (is_file(path.s))
+        if (pg__is_file(path.s))
             PG_TRY(folder_of_ranks(&ranks, path.s, err));
     }
     if (ranks) {
@@ -351,9 +345,8 @@ done:
 pg_status pg__megatron_in_folder(char **out, const char *folder, pg_err *err)
 {
     pg__str at = {0};
-    const size_t n = strlen(folder);
     *out = NULL;
-    pg_status st = pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/");
+    pg_status st = pg__folder_path(&at, folder, "", err);
     if (st == PG_OK)
         st = find_in(out, at.s, err);
     pg__str_fini(&at);

@@ -219,11 +219,8 @@ static pg_status choose(char **out, const pg__rank_files *f, const char *folder,
 {
     pg_status st = PG_OK;
     pg__str path = {0};
-    const size_t n = strlen(folder);
     for (size_t i = 0; i < f->n; i++) {
-        path.n = 0;
-        PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
-                              f->v[i].name));
+        PG_TRY(pg__folder_path(&path, folder, f->v[i].name, err));
         if (!holds_parts(path.s))
             continue;
         if (*out)

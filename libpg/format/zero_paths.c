@@ -14,12 +14,6 @@
 #define FIRST       "zero_pp_rank_0_mp_rank_00_optim_states.pt"
 #define MODEL       "mp_rank_00_model_states.pt"
 
-static int is_file(const char *path)
-{
-    struct stat sb;
-    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
-}
-
 int pg__zero_is_universal(const char *path)
 {
     struct stat sb;
@@ -43,7 +37,8 @@ static pg_status first_rank(char **out, const char *folder, pg_err *err)
     for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s", folder, names[i]));
-        if (is_file(path.s) && (pg__ends_with(names[i], FIRST) || pg__zero_is_universal(path.s))) {
+        if (pg__is_file(path.s) &&
+            (pg__ends_with(names[i], FIRST) || pg__zero_is_universal(path.s))) {
             *out = path.s;
             path = (pg__str){0};
         }
@@ -84,9 +79,8 @@ pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
     struct stat sb;
     char *step = NULL, *universal = NULL;
     pg__str at = {0}, script = {0};
-    const size_t n = strlen(folder);
     *out = NULL;
-    PG_TRY(pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/"));
+    PG_TRY(pg__folder_path(&at, folder, "", err));
     PG_TRY(first_rank(out, at.s, err));
     if (*out)
         goto done;

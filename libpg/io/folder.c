@@ -11,6 +11,19 @@
 #include "base/str.h"
 #include "io/system.h"
 
+pg_status pg__folder_path(pg__str *out, const char *folder, const char *name, pg_err *err)
+{
+    const size_t n = strlen(folder);
+    out->n = 0;
+    return pg__str_printf(out, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+}
+
+int pg__is_file(const char *path)
+{
+    struct stat sb;
+    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+}
+
 int pg__folder_open(const char *path, int flags)
 {
     int fd;

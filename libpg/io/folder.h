@@ -1,11 +1,16 @@
-/* folder.h - creates missing folders. */
+/* folder.h - paths of folders and what is in them; creates missing ones. */
 #ifndef PG_IO_FOLDER_H
 #define PG_IO_FOLDER_H
 
 #include <dirent.h>
 #include <stddef.h>
 
-#include "pg/err.h"
+#include "base/str.h"
+
+/* Sets out to the path of `name` in a folder; "" gives the folder's own, with a slash at its end. */
+pg_status pg__folder_path(pg__str *out, const char *folder, const char *name, pg_err *err);
+
+int pg__is_file(const char *path); /* a regular one, or a link to one */
 
 /* Creates every folder on the way to path, and path itself, as mkdir -p does; the first `fixed`
  * bytes exist already. PG_E_IO names the folder that could not be created. */

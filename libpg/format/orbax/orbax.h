@@ -46,6 +46,9 @@ pg_status pg__kv_get(const pg__kv *kv, const char *key, size_t most, unsigned ch
  * what was not finished. */
 pg_status pg__orbax_in_folder(char **out, const char *folder, pg_err *err);
 
+/* The same for a file of a checkpoint that people name in its place. */
+pg_status pg__orbax_of_path(char **out, const char *path, pg_err *err);
+
 /* ---- zarr.c ---- */
 
 typedef struct pg__zarr {

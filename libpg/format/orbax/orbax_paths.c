@@ -15,10 +15,9 @@
 
 static int is_file(const char *folder, const char *name)
 {
-    struct stat sb;
     pg__str path = {0};
-    const int is = pg__str_printf(&path, NULL, "%s%s", folder, name) == PG_OK &&
-                   stat(path.s, &sb) == 0 && S_ISREG(sb.st_mode);
+    const int is =
+        pg__str_printf(&path, NULL, "%s%s", folder, name) == PG_OK && pg__is_file(path.s);
     pg__str_fini(&path);
     return is;
 }
@@ -104,9 +103,8 @@ pg_status pg__orbax_in_folder(char **out, const char *folder, pg_err *err)
     pg_status st = PG_OK;
     pg__str at = {0};
     char *step = NULL, *item = NULL;
-    const size_t n = strlen(folder);
     *out = NULL;
-    PG_TRY(pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/"));
+    PG_TRY(pg__folder_path(&at, folder, "", err));
     if (strstr(folder, UNFINISHED))
         PG_FAIL(PG_E_FORMAT, "%s: an Orbax checkpoint that was not finished", PG_SHOW(folder));
     if (is_file(at.s, TREE)) {
@@ -136,5 +134,19 @@ done:
     pg__mem_free(step);
     pg__mem_free(item);
     pg__str_fini(&at);
+    return st;
+}
+
+pg_status pg__orbax_of_path(char **out, const char *path, pg_err *err)
+{
+    static const char *const names[] = {"manifest.ocdbt", "_CHECKPOINT_METADATA", "_sharding"};
+    struct stat sb;
+    if (!PG_IS_ANY(pg__base_name(path), names) || (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode)))
+        return PG_OK;
+    char *folder = pg__mem_strndup(path, (size_t)(pg__base_name(path) - path));
+    if (!folder)
+        return pg__nomem(err);
+    const pg_status st = pg__orbax_in_folder(out, *folder ? folder : ".", err);
+    pg__mem_free(folder);
     return st;
 }

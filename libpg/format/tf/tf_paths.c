@@ -14,12 +14,6 @@
 #define LIST_MOST 65536u       /* tf.train.Saver keeps five names in it, some people all */
 #define VARIABLES "variables/variables.index"
 
-static int is_file(const char *path)
-{
-    struct stat sb;
-    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
-}
-
 static int is_there(const char *path)
 {
     struct stat sb;
@@ -33,7 +27,7 @@ static pg_status take_if_there(char **out, const char *folder, size_t n_folder, 
     pg__str path = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(&path, err, "%.*s%.*s%s", (int)n_folder, folder, (int)n_name, name, end));
-    if (is_file(path.s)) {
+    if (pg__is_file(path.s)) {
         *out = path.s;
         path.s = NULL;
     }
@@ -74,7 +68,7 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     size_t n = 0;
     const size_t n_folder = strlen(folder);
     PG_TRY(pg__str_printf(&path, err, "%s" LIST, folder));
-    if (!is_file(path.s))
+    if (!pg__is_file(path.s))
         goto done;
     PG_TRY(pg__io_open(&io, path.s, err));
     if (pg__io_size(io) > LIST_MOST)
@@ -142,11 +136,10 @@ pg_status pg__tf_in_folder(char **out, const char *folder, pg_err *err)
     pg_status st = PG_OK;
     pg__str at = {0}, model = {0};
     *out = NULL;
-    const size_t n = strlen(folder);
-    PG_TRY(pg__str_printf(&at, err, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/"));
+    PG_TRY(pg__folder_path(&at, folder, "", err));
     PG_TRY(take_if_there(out, at.s, at.n, VARIABLES, sizeof VARIABLES - 1, "", err));
     PG_TRY(pg__str_printf(&model, err, "%ssaved_model.pb", at.s));
-    if (!*out && is_file(model.s))
+    if (!*out && pg__is_file(model.s))
         PG_FAIL(PG_E_UNSUPPORTED, "%s: a TensorFlow SavedModel without variables", PG_SHOW(folder));
     if (!*out)
         PG_TRY(by_list(out, at.s, err));
@@ -182,7 +175,7 @@ pg_status pg__tf_of_path(char **out, const char *path, pg_err *err)
         return take_if_there(out, path, n_folder, base, n, ".index", err);
     if (!is_there(path)) /* a folder of this name comes first */
         return take_if_there(out, path, n_folder, base, strlen(base), ".index", err);
-    if (!is_file(path) || (!PG_IS_ANY(base, parts) && strcmp(base, LIST) != 0))
+    if (!pg__is_file(path) || (!PG_IS_ANY(base, parts) && strcmp(base, LIST) != 0))
         return PG_OK;
     folder = pg__mem_strndup(path, n_folder);
     if (!folder)
