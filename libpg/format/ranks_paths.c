@@ -203,15 +203,20 @@ static pg_status add_family(pg__rank_files *f, const char *name, pg_err *err)
     return add(f, name, x.value, err);
 }
 
-/* 1 if a file is one rank's part: only what it holds tells. */
-static int holds_parts(const char *path)
+/* Whether a file is one rank's part: only what it holds tells. A file that is none is not read. */
+static pg_status holds_parts(int *is, const char *path, pg_err *err)
 {
     pg__pt_source f = {0};
-    const int is = pg__io_open(&f.io, path, NULL) == PG_OK && pg__pt_read_zip(&f, NULL) == PG_OK &&
-                   pg__ranks_is_one(&f.pickle);
+    pg_err e = {0};
+    pg_status st = pg__io_open(&f.io, path, &e);
+    if (st == PG_OK)
+        st = pg__pt_read_zip(&f, &e);
+    *is = st == PG_OK && pg__ranks_is_one(&f.pickle);
     pg__io_close(f.io);
     pg__pt_source_fini(&f);
-    return is;
+    if (st == PG_E_NOMEM && err)
+        *err = e;
+    return st == PG_E_NOMEM ? st : PG_OK;
 }
 
 /* The path of the only family whose files are parts; a second one is an error. */
@@ -221,7 +226,9 @@ static pg_status choose(char **out, const pg__rank_files *f, const char *folder,
     pg__str path = {0};
     for (size_t i = 0; i < f->n; i++) {
         PG_TRY(pg__folder_path(&path, folder, f->v[i].name, err));
-        if (!holds_parts(path.s))
+        int is = 0;
+        PG_TRY(holds_parts(&is, path.s, err));
+        if (!is)
             continue;
         if (*out)
             PG_FAIL(PG_E_AMBIGUOUS, "%s and %s are of two models: name a file of one",

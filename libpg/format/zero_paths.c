@@ -1,6 +1,8 @@
 /* zero_paths.c - from what people name (the folder of a job, that of a step, one file) to the
  * optim_states file of the first rank. */
 #include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,14 +19,12 @@
 int pg__zero_is_universal(const char *path)
 {
     struct stat sb;
-    pg__str zero = {0};
+    char zero[PATH_MAX]; /* a longer one cannot be opened */
     const char *base = pg__base_name(path);
     if (fnmatch("*" MODEL, base, 0) != 0)
         return 0;
-    const int found = pg__str_printf(&zero, NULL, "%.*szero", (int)(base - path), path) == PG_OK &&
-                      stat(zero.s, &sb) == 0 && S_ISDIR(sb.st_mode);
-    pg__str_fini(&zero);
-    return found;
+    const int n = snprintf(zero, sizeof zero, "%.*szero", (int)(base - path), path);
+    return n < PATH_MAX && stat(zero, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
 /* folder ends with a slash or is empty. */
@@ -55,10 +55,16 @@ static pg_status latest(char **out, const char *folder, const char *file, pg_err
     pg_status st = PG_OK;
     pg__str path = {0}, step = {0};
     pg__io *io = NULL;
+    pg_err e = {0};
     char tag[LATEST_MOST + 1] = {0};
     PG_TRY(pg__str_printf(&path, err, "%s%s", folder, file));
-    if (pg__io_open(&io, path.s, NULL) != PG_OK || pg__io_size(io) > LATEST_MOST)
+    st = pg__io_open(&io, path.s, &e);
+    if (st == PG_E_NOMEM && err)
+        *err = e;
+    if (st != PG_OK || pg__io_size(io) > LATEST_MOST) {
+        st = st == PG_E_NOMEM ? st : PG_OK;
         goto done;
+    }
     PG_TRY(pg__io_read(io, 0, tag, (size_t)pg__io_size(io), err));
     tag[strcspn(tag, "\r\n")] = 0;
     if (!*tag || strchr(tag, '/') || strcmp(tag, ".") == 0 || strcmp(tag, "..") == 0)

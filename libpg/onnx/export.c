@@ -302,8 +302,7 @@ pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts
     }
 done:
     pg_onnx_report_fini(&r.rep);
-    if (r.x.tape)
-        pg__onnx_fini(&r.x);
+    pg__onnx_fini(&r.x);
     pg__lowered_fini(&r.low);
     pg__leaves_fini(&r.leaves);
     pg__graph_free(r.model);

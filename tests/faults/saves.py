@@ -64,6 +64,9 @@ def all_saves(testdata):
     yield Save('join npz', ['pgjoin', '-f', 'in/npz', 'o.h5'], 'o.h5', [*model, 'o.h5'])
     yield Save('join safetensors', ['pgjoin', 'in/safetensors', 'o.safetensors'], 'o.safetensors')
     yield Save('join keras', ['pgjoin', 'in/keras', 'o.weights.h5'], 'o.weights.h5')
+    for name in 'dcp-fsdp2/ckpt', 'zero3/ckpt', 'megatron-gelu-tp2-pp2/ckpt', 'orbax-ocdbt-zarr3/ckpt', 'tf-mirrored':
+        yield Save(f'join {name}', ['pgjoin', testdata / 'modern' / name, 'o.safetensors'], 'o.safetensors')
+    yield Save('convert .onnx', ['pgconvert', '-f', full, 'o.onnx'], 'o.onnx')
     for to, more in (('h5', []), ('weights.h5', []), ('keras', []), ('safetensors', []), ('safetensors', ['--layout', 'pytorch']),
                      ('safetensors', ['--dtype', 'float16'])):
         yield Save(' '.join(['convert', '.' + to, *more]), ['pgconvert', '-f', *more, full, 'o.' + to], 'o.' + to,

@@ -1,5 +1,7 @@
 /* orbax_paths.c - from the folder that people name (all steps, a step, an item of it) to the
  * _METADATA of one tree of arrays. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +17,8 @@
 
 static int is_file(const char *folder, const char *name)
 {
-    pg__str path = {0};
-    const int is =
-        pg__str_printf(&path, NULL, "%s%s", folder, name) == PG_OK && pg__is_file(path.s);
-    pg__str_fini(&path);
-    return is;
+    char path[PATH_MAX]; /* a longer one cannot be opened */
+    return snprintf(path, sizeof path, "%s%s", folder, name) < PATH_MAX && pg__is_file(path);
 }
 
 static int is_number(const char *s)
