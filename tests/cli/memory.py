@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -57,11 +58,27 @@ def write_model(folder, n_layers):
     run(tools / 'pgwrap', '--gpus', '2', 'm.h5', 'wrapped.h5')
 
 
+def write_ranks(folder, n_tensors):
+    """As many tensors of 4 MB, each cut by four ranks, as HuggingFaceStorageWriter of torch.distributed.checkpoint leaves them."""
+    (folder / 'ranks').mkdir()
+    for rank in range(4):
+        starts = {f't{i}': {'saved_offsets': [256 * rank, 0]} for i in range(n_tensors)}
+        head = {f't{i}': {'dtype': 'F32', 'shape': [256, 1024], 'data_offsets': [i << 20, (i + 1) << 20]} for i in range(n_tensors)}
+        text = json.dumps({'__metadata__': {'DCP_SHARDING_INFO': json.dumps(starts)}, **head}).encode()
+        with open(folder / f'ranks/shard-{rank + 1:05}-model-00001-of-00001.safetensors', 'wb') as f:
+            f.write(struct.pack('<Q', len(text)) + text)
+            for i in range(n_tensors):
+                f.write(bytes([rank, i, 0, 1]) * (1 << 18))
+
+
 CHAIN = [  # each takes what the one before it wrote
     ['pgunwrap', 'wrapped.h5', 'single.h5'],
     ['pgsplit', 'single.h5', 'shards'],
     ['pgjoin', 'shards', 'joined.h5'],
     ['pgdiff', 'single.h5', 'joined.h5'],
+    ['pgconvert', '--model', 'm.json', 'single.h5', 'single.onnx'],
+    ['pgjoin', '--rules', 'ranks=4', 'ranks', 'joined.safetensors'],
+    ['pgjoin', '--rules', 'ranks=4', '--dtype', 'bfloat16', '--max-shard-size', '8MB', 'ranks', 'cut/'],
 ]
 ROOM = 4e6  # beside the tensors: names, and what the allocator keeps
 with tempfile.TemporaryDirectory() as d:
@@ -70,12 +87,13 @@ with tempfile.TemporaryDirectory() as d:
         folder = pathlib.Path(d) / str(n_layers)
         folder.mkdir()
         write_model(folder, n_layers)
+        write_ranks(folder, n_layers)
         peaks.append([peak_of([tools / command, *args], folder) for command, *args in CHAIN])
     size = (pathlib.Path(d) / '10/single.h5').stat().st_size
     judge(size > 40e6, f'the larger model has {size / 1e6:.1f} MB')
-    for (command, *_), (st1, small), (st2, large) in zip(CHAIN, *peaks):
+    for command, (st1, small), (st2, large) in zip(CHAIN, *peaks):
         judge(st1 == st2 == 0 and large - small < ROOM,
-              f'{command}: peak {small / 1e6:.1f} MB, for ten times the tensors {large / 1e6:.1f} MB')
+              f'{" ".join(command)}: peak {small / 1e6:.1f} MB, for ten times the tensors {large / 1e6:.1f} MB')
 
 # ---- pgfit ----
 
