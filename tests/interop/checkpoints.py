@@ -156,7 +156,7 @@ def torch(box, python, folder, bad):
 
 def megatron(box, python, folder, bad):
     r = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=4", f"{HERE}/megatron_write.py", folder],
-                       capture_output=True, text=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                       capture_output=True, text=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"})  # compiling takes minutes
     if r.returncode:
         raise RuntimeError(r.stderr[-3000:])
     names = r.stdout.split()
