@@ -342,11 +342,15 @@ done:
 static pg_status open_values(checkpoint *c, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg_err e = {0};
     pg__io *io = NULL;
     PG_TRY(pg__io_folder_of(&c->folder, path, path, err));
     c->kv.folder = c->folder;
-    if (pg__io_open_beside(&io, c->folder, "manifest.ocdbt", NULL) == PG_OK)
+    const pg_status there = pg__io_open_beside(&io, c->folder, "manifest.ocdbt", &e);
+    if (there == PG_OK)
         st = pg__ocdbt_read(&c->kv, c->folder, err);
+    else if (there == PG_E_NOMEM)
+        st = pg__nomem(err);
     pg__io_close(io);
 done:
     return st;

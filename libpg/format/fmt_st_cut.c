@@ -242,16 +242,17 @@ static pg_status check_ranks(const pg__pieces *p, unsigned n, const char *rules,
     unsigned given = 0;
     int end = 0;
     if (rules && (sscanf(rules, "ranks=%9u%n", &given, &end) != 1 || rules[end] || !given))
-        return pg_fail(err, PG_E_ARG, "'%s' is not a rule for these files; use ranks=%u",
-                       PG_SHOW(rules), n);
+        return pg_fail(err, PG_E_ARG, "'%s' is not a rule for these files; use ranks=N",
+                       PG_SHOW(rules));
     if (given && given != n)
         return pg_fail(err, PG_E_FORMAT, "found files of %u ranks, not of %u", n, given);
     if (given || pg__pieces_most_ranks(p) <= n)
         return PG_OK;
-    (void)pg_fail(err, PG_E_AMBIGUOUS,
-                  "found files of %u rank%s; they do not say whether any are missing", n,
-                  n == 1 ? "" : "s");
-    pg_err_set(err, "rules", "ranks=%u", n);
+    (void)pg_fail(
+        err, PG_E_AMBIGUOUS,
+        "found files of %u rank%s; they do not say whether any are missing: N is how many saved", n,
+        n == 1 ? "" : "s");
+    pg_err_set(err, "rules", "ranks=N"); /* not n: that would be the answer without a look */
     return PG_E_AMBIGUOUS;
 }
 

@@ -353,10 +353,12 @@ static pg_status join_manifest(pg__join *j, int *plain, pg_err *err)
     st = pg__shards_open(&s, j->io, j->index, j->o->only, &faults, err);
     if (st == PG_OK) {
         *plain = wants_plain(j, pg__shards_manifest(s));
-        if (j->o->dtype || pg__join_to_folder(j))
+        if (j->o->dtype || pg__join_to_folder(j)) {
+            pg__shards_close(s);
             st = refuse_options(j, err);
-        else
+        } else {
             st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
+        }
         goto done;
     }
     if (st == PG_E_FORMAT && faults.missing.n + faults.damaged.n) {

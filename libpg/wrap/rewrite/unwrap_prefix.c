@@ -222,6 +222,17 @@ done:
     return st;
 }
 
+/* What the ranks of a job left becomes safetensors, which hold no optimizer. */
+static pg_status keep_state(pg__rewrite *r, pg_err *err)
+{
+    const size_t n = pg_store_n_state(r->s);
+    r->plan.keep_state = !pg__format_of(r->s)->of_ranks;
+    return n && !r->plan.keep_state
+               ? pg__add_note(r, err, "left out: %zu tensor%s of the optimizer and other training",
+                              n, n == 1 ? "" : "s")
+               : PG_OK;
+}
+
 pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -243,7 +254,7 @@ pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err
     for (size_t i = 0; i < l.n; i++)
         if (!l.v[i].dropped)
             PG_TRY(pg__plan_add(&r->plan, l.v[i].src, l.v[i].name, err));
-    r->plan.keep_state = 1;
+    PG_TRY(keep_state(r, err));
     PG_TRY(add_notes(r, &l, o, words.s, n_merged, err));
 done:
     pg__str_fini(&words);
