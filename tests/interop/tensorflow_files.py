@@ -149,7 +149,7 @@ for out, prefix, skipped in json.load(open("joined.json")):
         if len(got) != n:
             wrong.append("%s: %d tensors, the model has %d" % (out, len(got), n))
     print("ok  ", out, len(got), "tensors")
-sys.exit("\n".join(wrong))
+sys.exit("\n".join(wrong) or None)
 '''
 
 
