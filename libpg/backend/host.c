@@ -32,7 +32,7 @@ struct pg__kernel {
 static pg_status host_count(size_t *n, pg_err *err)
 {
     (void)err;
-    *n = pg__threads(0);
+    *n = pg__processors();
     return PG_OK;
 }
 

@@ -10,18 +10,21 @@
 
 #include "base/mem.h"
 
+size_t pg__processors(void)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t n = cores > 0 ? (size_t)cores : 1;
+#ifndef PG_PORTABLE
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 0)
+        n = (size_t)CPU_COUNT(&mine);
+#endif
+    return n;
+}
+
 size_t pg__threads(size_t wanted)
 {
-    size_t n = wanted;
-    if (n == 0) {
-        const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        n = cores > 0 ? (size_t)cores : 1;
-#ifndef PG_PORTABLE
-        cpu_set_t mine;
-        if (sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 0)
-            n = (size_t)CPU_COUNT(&mine);
-#endif
-    }
+    const size_t n = wanted ? wanted : pg__processors();
     return n < PG_MAX_THREADS ? n : PG_MAX_THREADS;
 }
 

@@ -8,8 +8,9 @@
 
 #define PG_MAX_THREADS 64u
 
-/* The number of threads that a caller asked for: 0: one a processor that this process may use. At
- * most PG_MAX_THREADS. */
+size_t pg__processors(void); /* that this process may use; at least 1 */
+
+/* The number of threads that a caller asked for: 0: one a processor. At most PG_MAX_THREADS. */
 size_t pg__threads(size_t wanted);
 
 /* Does one item. worker: number of the thread, from 0, for resources that only one thread may use

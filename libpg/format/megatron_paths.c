@@ -5,6 +5,7 @@
  *         mp_rank_TT[_PPP][_EEE]/            ranks of tensor, pipeline, expert parallelism
  *             model_optim_rng.pt or model_rng.pt
  */
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,8 @@ static pg_status list_ranks(pg__megatron_ranks *out, const char *folder, pg_err 
     int sys = 0;
     pg__megatron_ranks l = {0};
     DIR *d = pg__folder_list(folder);
+    if (!d && pg__folder_lacks(errno))
+        sys = errno;
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));)
         PG_TRY(add_rank(&l, folder, e->d_name, err));
     if (sys)
@@ -158,6 +161,8 @@ static pg_status list_iterations(pg__strs *out, const char *folder, const char *
     pg_status st = PG_OK;
     int sys = 0;
     DIR *d = pg__folder_list(*folder ? folder : ".");
+    if (!d && pg__folder_lacks(errno))
+        sys = errno;
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));)
         if (is_iteration(e->d_name) && (!but || strcmp(e->d_name, but) != 0))
             PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));

@@ -4,6 +4,7 @@
  * (layer_LL-model_states.pt, or layer_LL-model_00-model_states.pt) and each parameter of a
  * universal checkpoint (zero/NAME/fp32.pt). */
 #include <ctype.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +28,14 @@ static char *folder_of(const char *path)
     return n ? pg__mem_strndup(path, n) : pg__mem_strdup(".");
 }
 
-/* The names in a folder that match, sorted; none if it cannot be listed. */
+/* The names in a folder that match, sorted; none if there is no such folder. */
 static pg_status list(pg__strs *out, const char *folder, const char *glob, pg_err *err)
 {
     int sys = 0;
     pg_status st = PG_OK;
     DIR *d = pg__folder_list(folder);
+    if (!d && pg__folder_lacks(errno))
+        sys = errno;
     for (const struct dirent *e; st == PG_OK && d && (e = pg__folder_next(d, &sys));)
         if (e->d_name[0] != '.' && fnmatch(glob, e->d_name, 0) == 0)
             st = pg__strs_add(out, e->d_name, strlen(e->d_name), err);

@@ -33,6 +33,11 @@ int pg__folder_open(const char *path, int flags)
     return fd;
 }
 
+int pg__folder_lacks(int sys)
+{
+    return sys == EMFILE || sys == ENFILE || sys == ENOMEM;
+}
+
 DIR *pg__folder_list(const char *path)
 {
     DIR *d;

@@ -29,6 +29,9 @@ int pg__folder_open(const char *path, int flags);
 /* NULL with errno. */
 DIR *pg__folder_list(const char *path);
 
+/* 1 if that errno is the lack of descriptors or memory, which says nothing about the folder. */
+int pg__folder_lacks(int sys);
+
 /* fsync() of an open folder: 0, also if the file system does not support it, or an errno. */
 int pg__folder_fsync(int fd);
 

@@ -1,5 +1,6 @@
 /* orbax_paths.c - from the folder that people name (all steps, a step, an item of it) to the
  * _METADATA of one tree of arrays. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static pg_status list(pg__strs *out, const char *folder, const char *name, int d
     pg__str path = {0};
     DIR *d = pg__folder_list(*folder ? folder : ".");
     if (!d)
-        return PG_OK;
+        return pg__folder_lacks(errno) ? pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder))
+                                       : PG_OK;
     for (const struct dirent *e; (e = pg__folder_next(d, &sys));) {
         if (e->d_name[0] == '.' || (digits && !is_number(e->d_name)) ||
             strstr(e->d_name, UNFINISHED))

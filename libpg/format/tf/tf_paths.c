@@ -106,7 +106,8 @@ static pg_status by_search(char **out, const char *folder, pg_err *err)
     int sys = 0;
     DIR *d = pg__folder_list(*folder ? folder : ".");
     if (!d)
-        return PG_OK;
+        return pg__folder_lacks(errno) ? pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder))
+                                       : PG_OK;
     for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));) {
         const size_t n = strlen(e->d_name);
         if (n <= 6 || strcmp(e->d_name + n - 6, ".index") != 0)
