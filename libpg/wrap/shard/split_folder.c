@@ -506,17 +506,24 @@ static pg_status replace(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg_err why = {0};
-    int old = -1;
-    char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE));
-    if (!dir)
-        return pg__nomem(err);
+    int old = -1, above = -1;
+    char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE)), *parent = NULL;
+    if (dir)
+        parent = pg__mem_strndup(dir, (size_t)(pg__base_name(dir) - dir));
+    if (!parent)
+        PG_TRY(pg__nomem(err));
     PG_TRY(lock_folder(&old, dir, LOCK_EX, s, err));
+    above = pg__folder_open(*parent ? parent : ".", 0); /* now: later it might fail */
+    if (above < 0) {
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(dir));
+        goto done;
+    }
     if (pg__sys_exchange(s->into, dir)) {
         st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot take the place of the earlier split",
                          PG_SHOW(s->into));
         goto done;
     }
-    if (!s->o->write.no_sync && pg__folder_sync_above(dir, &why) != PG_OK) {
+    if (!s->o->write.no_sync && pg__folder_fsync(above) != 0) {
         st = pg_fail(err, PG_E_IO, "%s: written, but the folder could not be synced", PG_SHOW(dir));
         pg_err_detail(err, "the earlier split is in %s", PG_SHOW(s->into));
         goto done;
@@ -526,6 +533,9 @@ static pg_status replace(pg__split *s, pg_err *err)
 done:
     if (old >= 0)
         close(old);
+    if (above >= 0)
+        close(above);
+    pg__mem_free(parent);
     pg__mem_free(dir);
     return st;
 }
