@@ -118,10 +118,11 @@ done:
 }
 
 /* Asks each format in turn; `which` of its functions. */
-#define PG_ASK(which, out, path, err)              \
-    for (size_t i = 0; formats[i] && !*(out); i++) \
-        if (formats[i]->which)                     \
-    PG_TRY(formats[i]->which(out, path, err))
+#define PG_ASK(which, out, path, err)                  \
+    for (size_t i = 0; formats[i] && !*(out); i++) {   \
+        if (formats[i]->which)                         \
+            PG_TRY(formats[i]->which(out, path, err)); \
+    }
 
 /* An index that says of all shards where they are. */
 static pg_status index_in_folder(char **out, const char *folder, pg_err *err)
@@ -156,7 +157,7 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(index_in_folder(out, folder, err));
-    PG_ASK(in_folder, out, folder, err);
+    PG_ASK(in_folder, out, folder, err)
     if (!*out) {
         st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
         pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
@@ -172,7 +173,7 @@ static pg_status index_of_folder(char **out, const char *folder, pg_err *err)
     pg_status st = pg__folder_index(out, folder, &e);
     if (st != PG_E_IO || e.sys != EISDIR)
         goto done;
-    PG_ASK(below_folder, out, folder, &why);
+    PG_ASK(below_folder, out, folder, &why)
     if (!*out)
         st = e.code;
 done:
@@ -186,7 +187,7 @@ pg_status pg__index_of(char **out, const char *path, pg_err *err)
     struct stat sb;
     pg_status st = PG_OK;
     *out = NULL;
-    PG_ASK(of_path, out, path, err);
+    PG_ASK(of_path, out, path, err)
     if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
         st = index_of_folder(out, path, err);
 done:

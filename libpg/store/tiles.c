@@ -302,7 +302,7 @@ static pg_status fill_from_grid(filling *f, pg_err *err)
     const uint64_t row = rows * volume(t->dims + 1, t->rank - 1);
     const size_t in_row = t->n / (size_t)across(t, 0);
     const size_t end = ((size_t)((f->to - 1) / row) + 1) * in_row;
-    const size_t n = f->w->n_threads;
+    const size_t n = (f->to - f->from) * t->elem < PG_TILES_FEW ? 1 : f->w->n_threads;
     f->first = (size_t)(f->from / row) * in_row;
     return pg__parallel(n < PG_TILES_THREADS ? n : PG_TILES_THREADS, end - f->first, add_of_grid, f,
                         err);

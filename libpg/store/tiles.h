@@ -9,7 +9,8 @@
 
 #include "store/store_impl.h"
 
-#define PG_TILES_THREADS 16u /* at most */
+#define PG_TILES_THREADS 16u                 /* at most */
+#define PG_TILES_FEW     ((uint64_t)1 << 20) /* bytes of a window that are not worth a thread */
 
 typedef struct pg__tile {
     uint64_t start[PG_MAX_RANK], size[PG_MAX_RANK]; /* elements */
@@ -30,9 +31,9 @@ typedef struct pg__tiled {
  * PG_E_FORMAT names the tensor and the elements; empty pieces are dropped. */
 pg_status pg__tiles_check(pg__tiled *t, pg_err *err);
 
-/* Cuts the tensor into a regular grid of pieces of t->step, clipped to it; tile.source is the number
- * of a piece in row-major order. Takes no memory for pieces. PG_E_FORMAT, PG_E_LIMIT: also for the
- * tensor's size. */
+/* Cuts the tensor into a regular grid of pieces of t->step, clipped to it; tile.source is the
+ * number of a piece in row-major order. Takes no memory for pieces. PG_E_FORMAT, PG_E_LIMIT: also
+ * for the tensor's size. */
 pg_status pg__tiles_grid(pg__tiled *t, pg_err *err);
 
 /* Reads n bytes from byte off of the row-major data of a piece. With a window of several threads,

@@ -99,3 +99,5 @@ rm -rf bad-*/ megatron-*/
 ls
 run pgjoin --rules heads=4 "$TESTDATA/modern/dcp-fsdp2/ckpt" other.safetensors
 run pginfo --rules heads=4 old.safetensors
+run pgdiff --rules heads=4 "$TESTDATA/modern/dcp-fsdp2/ckpt" "$TESTDATA/modern/dcp-fsdp2/expected.safetensors"
+run pgdiff --rules megatron-lm-0,heads=4 --part model "$TESTDATA/modern/megatron-old-0/expected.safetensors" "$TESTDATA/modern/megatron-old-0/ckpt"

@@ -117,7 +117,7 @@ class Rewrite(Case):
         self.assertEqual(report.files[-1].path, 'manifest.json')
         self.assertTrue(pgfit.diff('model.h5', 'out').equal)
         self.assertTrue(pgfit.check('out').ok)
-        pgfit.join('out', 'back.h5')
+        pgfit.join('out', 'back.h5', threads=1)
         self.assertTrue(pgfit.diff('model.h5', 'back.h5').equal)
         os.remove(os.path.join('out', report.files[0].path))
         error = self.refused(pgfit.DamagedError, pgfit.join, 'out', 'other.h5')

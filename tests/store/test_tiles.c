@@ -39,7 +39,7 @@ static pg_status fetch(void *ctx, const pg__tile *x, uint64_t off, void *buf, si
     grid *g = ctx;
     unsigned char *to = buf;
     (void)err;
-    g->n_fetches++;
+    (void)__atomic_add_fetch(&g->n_fetches, 1, __ATOMIC_RELAXED);
     for (size_t i = 0; i < n; i++) {
         uint64_t e = (off + i) / 4, at = 0, stride = 1;
         for (uint32_t k = g->t.rank; k-- > 0; e /= x->size[k], stride *= g->t.dims[k])
@@ -183,6 +183,43 @@ static void a_grid_needs_no_list(void **state)
     assert_fails(PG_E_LIMIT, pg__tiles_grid(&g.t, &err), &err);
 }
 
+static pg_status fetch_numbers(void *ctx, const pg__tile *x, uint64_t off, void *buf, size_t n,
+                               pg_err *err)
+{
+    const pg__tiled *t = ctx;
+    uint32_t *to = buf;
+    (void)err;
+    for (size_t i = 0; i < n / 4; i++) {
+        const uint64_t e = off / 4 + i;
+        to[i] =
+            (uint32_t)((x->start[0] + e / x->size[1]) * t->dims[1] + x->start[1] + e % x->size[1]);
+    }
+    return PG_OK;
+}
+
+/* Also where pieces share the rows of a window, and where it ends within them. */
+static void threads_fill_the_same_window(void **state)
+{
+    (void)state;
+    enum { ROWS = 1500, COLUMNS = 2000 }; /* more than a window */
+    uint32_t *buf = malloc(sizeof *buf * ROWS * COLUMNS);
+    assert_non_null(buf);
+    for (size_t n_threads = 0; n_threads <= 20; n_threads += 4) {
+        pg__tile_window w = {.n_threads = n_threads};
+        pg__tiled t = {
+            .name = "w", .elem = 4, .rank = 2, .dims = {ROWS, COLUMNS}, .step = {333, 301}};
+        memset(buf, 0, sizeof *buf * ROWS * COLUMNS);
+        assert_ok(pg__tiles_grid(&t, NULL));
+        assert_ok(
+            pg__tiles_read(&w, &t, fetch_numbers, &t, 0, buf, sizeof *buf * ROWS * COLUMNS, NULL));
+        for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+            if (buf[i] != i)
+                fail_msg("%zu threads: element %u", n_threads, i);
+        pg__tile_window_fini(&w);
+    }
+    free(buf);
+}
+
 /* Side by side, each piece has to be compared with all others: a second is enough. */
 static void pieces_side_by_side_are_bounded(void **state)
 {
@@ -207,4 +244,5 @@ PG_TEST_MAIN(cmocka_unit_test(every_cut_gives_the_tensor_back),
              cmocka_unit_test(rows_are_read_in_long_stretches),
              cmocka_unit_test(what_does_not_tile_is_refused),
              cmocka_unit_test(empty_pieces_do_not_count), cmocka_unit_test(a_grid_needs_no_list),
+             cmocka_unit_test(threads_fill_the_same_window),
              cmocka_unit_test(pieces_side_by_side_are_bounded))

@@ -212,28 +212,40 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
                           PG_SHOW(path));
 }
 
-/* A part, or rules, may apply to one of the files only: the other one's format may have none. */
-static pg_status open_both(compare *c, pg_err *err)
+enum { RULES = 1, PART = 2 };
+
+/* Opens a file without what its format does not know, if that may be dropped. */
+static pg_status open_one(pg__view *v, const char *path, const pg_open_opts *how, unsigned may_drop,
+                          unsigned *dropped, pg_err *err)
 {
-    const pg_open_opts whole = {0};
-    pg_open_opts of_a = whole, of_b = whole;
-    of_a.rules = of_b.rules = c->o->rules;
-    of_a.part = c->o->part;
-    of_b.part = c->o->part_b ? c->o->part_b : c->o->part;
-    pg_status st = pg__view_open(&c->a, c->path_a, &of_a, err);
-    const int a_has_none = st == PG_E_UNSUPPORTED && (of_a.part || of_a.rules) && !c->o->part_b;
-    if (a_has_none) {
-        pg__view_fini(&c->a);
-        st = pg__view_open(&c->a, c->path_a, &whole, err);
-    }
-    if (st != PG_OK)
-        return st;
-    st = pg__view_open(&c->b, c->path_b, &of_b, err);
-    if (st == PG_E_UNSUPPORTED && (of_b.part || of_b.rules) && !c->o->part_b && !a_has_none) {
-        pg__view_fini(&c->b);
-        st = pg__view_open(&c->b, c->path_b, &whole, err);
+    const unsigned given = (how->rules ? RULES : 0u) | (how->part ? PART : 0u);
+    pg_status st = pg__view_open(v, path, how, err);
+    for (unsigned drop = RULES; st == PG_E_UNSUPPORTED && drop <= (RULES | PART); drop++) {
+        pg_open_opts less = *how;
+        if (drop & ~(given & may_drop))
+            continue;
+        less.rules = drop & RULES ? NULL : how->rules;
+        less.part = drop & PART ? NULL : how->part;
+        pg__view_fini(v);
+        st = pg__view_open(v, path, &less, err);
+        *dropped = drop;
     }
     return st;
+}
+
+/* A part, or rules, may apply to one of the files only: the other one's format may have none. Two
+ * parts are of two files. */
+static pg_status open_both(compare *c, pg_err *err)
+{
+    const pg_open_opts of_a = {.part = c->o->part, .rules = c->o->rules};
+    const pg_open_opts of_b = {.part = c->o->part_b ? c->o->part_b : c->o->part,
+                               .rules = c->o->rules};
+    unsigned of_neither = 0, may_drop = c->o->part_b ? RULES : RULES | PART;
+    pg_status st = open_one(&c->a, c->path_a, &of_a, may_drop, &of_neither, err);
+    if (st != PG_OK)
+        return st;
+    may_drop &= ~of_neither;
+    return open_one(&c->b, c->path_b, &of_b, may_drop, &of_neither, err);
 }
 
 /* The order of a wrapper's weights that its own file leaves open: the other file may settle it. */

@@ -389,7 +389,7 @@ static pg_status open_index_of(pg__join *j, pg_store **s, const char *index, pg_
     j->index = path;
     pg_store_close(*s);
     *s = NULL;
-    PG_TRY(pg_store_open(s, path, NULL, err));
+    PG_TRY(pg_store_open(s, path, &(pg_open_opts){.n_threads = j->o->write.n_threads}, err));
 done:
     return st;
 }
@@ -400,8 +400,9 @@ static pg_status join_index(pg__join *j, pg_err *err)
     pg_status st = PG_OK;
     pg__plan plan = {0};
     pg_store *s = NULL;
-    PG_TRY(pg_store_open(
-        &s, j->index, &(pg_open_opts){.part = j->o->write.part, .rules = j->o->write.rules}, err));
+    const pg_write_opts *w = &j->o->write;
+    const pg_open_opts how = {.part = w->part, .rules = w->rules, .n_threads = w->n_threads};
+    PG_TRY(pg_store_open(&s, j->index, &how, err));
     if (pg__format_of(s)->of_ranks) {
         pg_store_close(s); /* each may hold a file of every rank open */
         return pg__join_ranks(j, err);
