@@ -183,16 +183,30 @@ static void read_stats(info *in, const info_opts *o)
     in->heights = NULL;
 }
 
+/* A prefix of TensorFlow is no file, and a folder's size is not that of its files. */
+static pg_status find_size(info *in, const char *path)
+{
+    struct stat st;
+    int rc;
+    do
+        rc = stat(path, &st);
+    while (rc && errno == EINTR);
+    if (rc == 0 && S_ISREG(st.st_mode))
+        in->file_bytes = (uint64_t)st.st_size;
+    return rc == 0 || errno == ENOENT || errno == ENOTDIR
+               ? PG_OK
+               : pg_fail_sys(&in->err, PG_E_IO, errno, "%s", cli_name(path).s);
+}
+
 void info_open(info *in, const char *path, const info_opts *o)
 {
     const pg_open_opts open = {.part = cli.part, .rules = cli.rules};
     const pg_open_opts rescue = {.salvage = 1};
     const pg_open_opts listed = {.part = ""};
-    struct stat st;
     *in = (info){.path = path};
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* a prefix of TensorFlow is no file */
-        in->file_bytes = (uint64_t)st.st_size;
-    pg_status code = pg_store_open(&in->store, path, &open, &in->err);
+    pg_status code = find_size(in, path);
+    if (code == PG_OK)
+        code = pg_store_open(&in->store, path, &open, &in->err);
     if (code == PG_E_AMBIGUOUS) { /* other tools need to know which part; pginfo lists all */
         in->question = in->err;
         in->err = (pg_err){0};
