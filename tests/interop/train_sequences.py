@@ -114,7 +114,18 @@ def recurrent(L, add, v3):
         add(name + "-hard", cells[name](4, recurrent_activation="hard_sigmoid"), seq)
         add(name + "-softsign", cells[name](4, activation="softsign", recurrent_activation="softplus"), seq)
         add(name + "-elu", cells[name](4, activation="elu", recurrent_activation="selu"), seq)
+    for name, cell in cells.items():  # activations that no recurrent operator of ONNX has
+        odd = {"activation": "selu"}
+        add(name + "-odd", lambda x, c=cell, k=odd: c(4, return_sequences=True, return_state=True, **k)(x), seq)
+        add(name + "-odd-backwards", cell(4, return_sequences=True, go_backwards=True, **odd), seq)
+        add(name + "-odd-masked", lambda x, c=cell, k=odd: c(4, return_state=True, **k)(L.Masking()(x)), masked)
+        add(name + "-odd-masked-zeros", lambda x, c=cell, k=odd: c(4, return_sequences=True, zero_output_for_mask=True, **k)(L.Masking()(x)), masked)
+        add(name + "-odd-initial", lambda x, *s, c=cell, k=odd: c(4, return_sequences=True, **k)(L.Masking()(x), initial_state=list(s)), masked,
+            *[Input("numbers", 4)] * (2 if name == "lstm" else 1))
+        add(name + "-odd-stateful", cell(4, stateful=True, **odd), Input("numbers", 5, 3, batch=4))
+        add("bi-%s-odd" % name, lambda x, c=cell, k=odd: L.Bidirectional(c(4, return_sequences=True, **k))(L.Masking()(x)), masked)
     for after in (False, True):
+        add("gru-odd-after-%d" % after, L.GRU(4, reset_after=after, activation="selu"), seq)
         for bias in (False, True):
             add("gru-after-%d-bias-%d" % (after, bias), L.GRU(4, reset_after=after, use_bias=bias), seq)
     shared = L.LSTM(3)

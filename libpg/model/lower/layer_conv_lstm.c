@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "model/lower/layers.h"
+#include "model/lower/recurrent.h"
 #include "model/lower/spatial.h"
 
 #define MAX_STEPS 2048 /* each has two dozens of operations of its own */
@@ -397,7 +398,7 @@ pg_status pg__lower_conv_lstm(pg__lowering *lw, const pg__layer *l, const pg__va
             PG_FAIL(PG_E_UNSUPPORTED, "%s: a call with \"%s\" is not supported", PG_SHOW(l->name),
                     PG_SHOW(lw->args[k]));
     PG_TRY(read_config(&c, lw, l, err));
-    c.mask = pg__mask_of(lw, in[0]);
+    c.mask = pg__call_ignores_mask(lw, n_in) ? PG_NO_VAL : pg__mask_of(lw, in[0]);
     if (c.mask != PG_NO_VAL && pg__dims_at(lw, c.mask)->rank != 2)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: the mask must have rows and steps only", PG_SHOW(l->name));
     PG_TRY(begin(&c, lw, in, n_in, &x, err));

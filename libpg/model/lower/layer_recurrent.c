@@ -331,7 +331,8 @@ pg_status pg__lower_recurrence(pg__lowering *lw, const pg__layer *l, const pg__r
     const pg__layer *around = call->around ? call->around : l;
     const int time_major = pg__config_bool(around, "time_major", 0);
     const int all = call->within || pg__config_bool(around, "return_sequences", 0);
-    pg__val x = call->x, mask = pg__mask_of(lw, x), results[PG_MAX_OUTPUTS];
+    pg__val x = call->x, results[PG_MAX_OUTPUTS];
+    pg__val mask = call->ignores_mask ? PG_NO_VAL : pg__mask_of(lw, x);
     cell c;
     pg_status st = PG_OK;
     PG_TRY(read_cell(lw, l, around, &c, err));
@@ -358,6 +359,13 @@ done:
     return st;
 }
 
+int pg__call_ignores_mask(const pg__lowering *lw, size_t n_in)
+{
+    const pg__json *mask = lw->kwargs ? pg__json_get(lw->kwargs, "mask") : NULL;
+    const int given = mask && pg__json_type_of(mask) != PG_J_NULL;
+    return lw->opts->rules->keras3 && n_in > 1 && !given;
+}
+
 size_t pg__cell_states(const char *class_name)
 {
     const kind *k = kind_of(class_name);
@@ -367,7 +375,10 @@ size_t pg__cell_states(const char *class_name)
 static pg_status lower_layer(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                              pg__results *out, pg_err *err)
 {
-    const pg__rnn_call call = {.x = in[0], .states = in + 1, .n_states = n_in - 1};
+    const pg__rnn_call call = {.x = in[0],
+                               .states = in + 1,
+                               .n_states = n_in - 1,
+                               .ignores_mask = pg__call_ignores_mask(lw, n_in)};
     for (size_t k = 1; lw->args && k < n_in; k++)
         if (lw->args[k] && strcmp(lw->args[k], "initial_state") != 0)
             return pg_fail(err, PG_E_UNSUPPORTED, "%s: a call with \"%s\" is not supported",

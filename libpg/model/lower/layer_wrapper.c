@@ -141,7 +141,8 @@ pg_status pg__lower_bidirectional(pg__lowering *lw, const pg__layer *l, const pg
     pg__rnn_call call = {.x = in[0],
                          .states = in + 1,
                          .n_states = half,
-                         .zero_masked = lw->opts->rules->bidirectional_zeros};
+                         .zero_masked = lw->opts->rules->bidirectional_zeros,
+                         .ignores_mask = pg__call_ignores_mask(lw, n_in)};
     PG_TRY(one_direction(lw, l->inner, d.forward, first, &call, &y, err));
     call.states += half;
     call.turned = !d.is_own;

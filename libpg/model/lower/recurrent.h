@@ -12,10 +12,15 @@ typedef struct pg__rnn_call {
     int turned;              /* takes the steps in the opposite order of what its config says */
     int flip;                /* sequences come out the other way round */
     int zero_masked;         /* ... and with zeros at masked steps */
+    int ignores_mask;        /* it only goes on to the output */
     const pg__layer *around; /* of a cell: the layer that says what is done with its steps */
     int within;              /* ... of which another cell takes the output */
     uint32_t first_state;    /* number of the first of those that are kept */
 } pg__rnn_call;
+
+/* Keras 3 gives a layer that is called with several tensors no mask of theirs, only one that is in
+ * the call itself. n_in: tensors of the current call. */
+int pg__call_ignores_mask(const pg__lowering *lw, size_t n_in);
 
 /* How many variables a layer or a cell has. */
 pg_status pg__count_vars(const pg__lowering *lw, const pg__layer *l, size_t *n, pg_err *err);
