@@ -38,6 +38,7 @@ enum { /* AttributeProto, and its values of `type` */
        PG_ONNX_ATTR_F = 2,
        PG_ONNX_ATTR_I = 3,
        PG_ONNX_ATTR_S = 4,
+       PG_ONNX_ATTR_G = 6,
        PG_ONNX_ATTR_FLOATS = 7,
        PG_ONNX_ATTR_INTS = 8,
        PG_ONNX_ATTR_STRINGS = 9,
@@ -47,6 +48,7 @@ enum {
     PG_ONNX_FLOAT = 1,
     PG_ONNX_INT,
     PG_ONNX_STRING,
+    PG_ONNX_GRAPH_ATTR = 5,
     PG_ONNX_FLOATS = 6,
     PG_ONNX_INTS,
     PG_ONNX_STRINGS

@@ -155,6 +155,26 @@ pg__onnx_name pg__onnx_op3(pg__onnx *x, const char *op, pg__onnx_name a, pg__onn
     return pg__onnx_op(x, op, NULL, in, 3);
 }
 
+void pg__onnx_body_begin(pg__onnx *x, pg__onnx_name *in, size_t n_in)
+{
+    pg__str like = {0};
+    x->body = x->g.n_nodes;
+    for (size_t k = 0; k < n_in && x->st == PG_OK; k++) {
+        like.n = 0;
+        pg__onnx_check(x, pg__str_printf(&like, x->err, "%s/step", pg__onnx_layer(x)));
+        if (x->st == PG_OK)
+            pg__onnx_check(x, pg__onnx_new_name(&x->g, like.s, &in[k], x->err));
+    }
+    pg__str_fini(&like);
+}
+
+void pg__onnx_body_end(pg__onnx *x, const pg__onnx_name *in, size_t n_in, const pg__onnx_name *out,
+                       size_t n_out)
+{
+    if (x->st == PG_OK)
+        pg__onnx_check(x, pg__onnx_add_body(&x->g, x->body, in, n_in, out, n_out, x->err));
+}
+
 pg__onnx_name pg__onnx_transpose(pg__onnx *x, pg__onnx_name a, const uint32_t *perm, uint32_t rank)
 {
     pg__str attrs = {0};

@@ -21,6 +21,45 @@ done:
     return st;
 }
 
+static pg_status add_node(pg__str *graph, const pg__onnx *x, const pg__onnx_node *n, pg_err *err);
+
+/* What a body takes or gives: numbers, of a type that follows from the operands outside. */
+static pg_status add_inner_values(pg__str *graph, const pg__onnx *x, uint32_t field,
+                                  const pg__onnx_name *v, size_t n, pg_err *err)
+{
+    pg__str value = {0};
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < n; k++) {
+        value.n = 0;
+        PG_TRY(add_names(&value, x, PG_ONNX_VALUE_NAME, &v[k], 1, err));
+        PG_TRY(pg__proto_put_bytes(graph, field, value.s, value.n, err));
+    }
+done:
+    pg__str_fini(&value);
+    return st;
+}
+
+static pg_status add_body(pg__str *to, const pg__onnx *x, const pg__onnx_node *n, pg_err *err)
+{
+    const pg__onnx_name *v = x->g.operands + n->body;
+    pg__str graph = {0}, attr = {0};
+    pg_status st = PG_OK;
+    for (const pg__onnx_node *inner = n - n->n_body; inner < n; inner++)
+        if (!inner->is_dead)
+            PG_TRY(add_node(&graph, x, inner, err));
+    PG_TRY(pg__proto_put_text(&graph, PG_ONNX_GRAPH_NAME, "body", err));
+    PG_TRY(add_inner_values(&graph, x, PG_ONNX_INPUT, v, n->n_body_in, err));
+    PG_TRY(add_inner_values(&graph, x, PG_ONNX_OUTPUT, v + n->n_body_in, n->n_body_out, err));
+    PG_TRY(pg__proto_put_text(&attr, PG_ONNX_ATTR_NAME, "body", err));
+    PG_TRY(pg__proto_put_bytes(&attr, PG_ONNX_ATTR_G, graph.s, graph.n, err));
+    PG_TRY(pg__proto_put_int(&attr, PG_ONNX_ATTR_TYPE, PG_ONNX_GRAPH_ATTR, err));
+    PG_TRY(pg__proto_put_bytes(to, PG_ONNX_NODE_ATTR, attr.s, attr.n, err));
+done:
+    pg__str_fini(&graph);
+    pg__str_fini(&attr);
+    return st;
+}
+
 static pg_status add_node(pg__str *graph, const pg__onnx *x, const pg__onnx_node *n, pg_err *err)
 {
     const pg__onnx_name *v = x->g.operands + n->first;
@@ -36,6 +75,8 @@ static pg_status add_node(pg__str *graph, const pg__onnx *x, const pg__onnx_node
     PG_TRY(pg__proto_put_text(&node, PG_ONNX_NODE_OP, n->op, err));
     if (n->n_attr)
         PG_TRY(pg__str_add(&node, x->g.attrs.s + n->attr, n->n_attr, err));
+    if (n->n_body)
+        PG_TRY(add_body(&node, x, n, err));
     PG_TRY(pg__proto_put_bytes(graph, PG_ONNX_NODE, node.s, node.n, err));
 done:
     pg__str_fini(&node);
@@ -117,7 +158,7 @@ static pg_status add_graph(pg__str *out, const pg__onnx *x, pg_err *err)
     pg__str graph = {0};
     pg_status st = PG_OK;
     for (size_t k = 0; k < x->g.n_nodes; k++)
-        if (!x->g.nodes[k].is_dead)
+        if (!x->g.nodes[k].is_dead && !x->g.nodes[k].is_inner)
             PG_TRY(add_node(&graph, x, &x->g.nodes[k], err));
     PG_TRY(pg__proto_put_text(&graph, PG_ONNX_GRAPH_NAME, name && *name ? name : "model", err));
     PG_TRY(add_values(&graph, x, err));

@@ -123,6 +123,26 @@ pg_status pg__onnx_add_node(pg__onnx_graph *g, const char *op, const pg__str *at
     return PG_OK;
 }
 
+pg_status pg__onnx_add_body(pg__onnx_graph *g, size_t first, const pg__onnx_name *in, size_t n_in,
+                            const pg__onnx_name *out, size_t n_out, pg_err *err)
+{
+    pg__onnx_node *n = &g->nodes[g->n_nodes - 1];
+    if (pg__mem_grow(&g->operands, &g->cap_operands, g->n_operands + n_in + n_out,
+                     sizeof *g->operands))
+        return pg__nomem(err);
+    n->n_body = g->n_nodes - 1 - first;
+    n->body = (uint32_t)g->n_operands;
+    n->n_body_in = (uint32_t)n_in;
+    n->n_body_out = (uint32_t)n_out;
+    for (size_t k = 0; k < n_in; k++)
+        g->operands[g->n_operands++] = in[k];
+    for (size_t k = 0; k < n_out; k++)
+        g->operands[g->n_operands++] = out[k];
+    for (size_t k = first; k < g->n_nodes - 1; k++)
+        g->nodes[k].is_inner = 1;
+    return PG_OK;
+}
+
 pg_status pg__onnx_add_init(pg__onnx_graph *g, const pg__onnx_init *i, pg_err *err)
 {
     if (pg__mem_grow(&g->inits, &g->cap_inits, g->n_inits + 1, sizeof *g->inits)) {
@@ -165,6 +185,8 @@ pg_status pg__onnx_prune(pg__onnx_graph *g, const pg__onnx_name *outputs, size_t
         for (uint32_t k = 0; used && k < node->n_in; k++)
             if (v[k] != PG_ONNX_ABSENT)
                 live[v[k]] = 1;
+        for (uint32_t k = 0; used && k < node->n_body_out; k++)
+            live[g->operands[node->body + node->n_body_in + k]] = 1;
     }
     drop_inits(g, live);
     pg__mem_free(live);

@@ -39,7 +39,11 @@ typedef struct pg__onnx_node {
     const char *op;              /* static */
     uint32_t first, n_in, n_out; /* operands and results in pg__onnx_graph.operands */
     size_t attr, n_attr;         /* bytes in pg__onnx_graph.attrs */
-    int is_dead;
+    /* Its body: so many nodes right before it, which have is_inner; names of what these take and
+     * give, in pg__onnx_graph.operands. */
+    size_t n_body;
+    uint32_t body, n_body_in, n_body_out;
+    int is_inner, is_dead;
 } pg__onnx_node;
 
 typedef struct pg__onnx_graph {
@@ -65,6 +69,9 @@ pg_status pg__onnx_rename(pg__onnx_graph *g, pg__onnx_name which, const char *to
 pg_status pg__onnx_add_node(pg__onnx_graph *g, const char *op, const pg__str *attrs,
                             const pg__onnx_name *in, size_t n_in, const pg__onnx_name *out,
                             size_t n_out, pg_err *err);
+/* The nodes from `first` on become the body of the last one, which is behind them. */
+pg_status pg__onnx_add_body(pg__onnx_graph *g, size_t first, const pg__onnx_name *in, size_t n_in,
+                            const pg__onnx_name *out, size_t n_out, pg_err *err);
 /* Takes over values and factors, also if it fails. */
 pg_status pg__onnx_add_init(pg__onnx_graph *g, const pg__onnx_init *i, pg_err *err);
 /* Marks nodes and removes initialisers that no output needs. */
@@ -137,6 +144,7 @@ typedef struct pg__onnx {
     size_t n_inputs, n_outputs;
     pg_dtype *input_types;
     const pg__inst *at; /* the current instruction */
+    size_t body;        /* first node of the body that is being made */
     pg_status st;
     pg_err *err;
 } pg__onnx;
@@ -227,6 +235,13 @@ pg__onnx_name pg__onnx_slice(pg__onnx *x, pg__onnx_name a, const int64_t *starts
                              const int64_t *ends, const int64_t *axes, const int64_t *steps,
                              size_t n);
 
+/* Nodes between the two are the body of the last of them, which reads constants and values from
+ * outside by their names; in: names for what it is given. Within, no value's order of axes may be
+ * asked for: others could not read it. */
+void pg__onnx_body_begin(pg__onnx *x, pg__onnx_name *in, size_t n_in);
+void pg__onnx_body_end(pg__onnx *x, const pg__onnx_name *in, size_t n_in, const pg__onnx_name *out,
+                       size_t n_out);
+
 /* Attributes. */
 void pg__onnx_int(pg__onnx *x, pg__str *attrs, const char *name, int64_t v);
 void pg__onnx_ints(pg__onnx *x, pg__str *attrs, const char *name, const int64_t *v, size_t n);
@@ -259,6 +274,9 @@ int pg__onnx_same_dim(const pg__onnx *x, pg__val a, uint32_t i, pg__val b, uint3
 
 /* op_rnn.c: does a recurrent operation take this product along? */
 int pg__onnx_feeds_recurrence(const pg__onnx *x, pg__val v);
+/* op_act.c: an activation of a tensor; op_scan.c: a recurrent operation as a loop. */
+pg__onnx_name pg__onnx_activation(pg__onnx *x, pg__onnx_name v, const pg__act_attrs *a);
+void pg__onnx_scan(pg__onnx *x, const pg__inst *i);
 
 #define PG_ONNX_OP(name, fn, words) void pg__onnx_##fn(pg__onnx *x, const pg__inst *i);
 #include "onnx/ops.def"

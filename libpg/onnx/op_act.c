@@ -78,7 +78,7 @@ static pg__onnx_name mish(pg__onnx *x, pg__onnx_name v)
     return pg__onnx_op2(x, "Mul", v, pg__onnx_op1(x, "Tanh", pg__onnx_op1(x, "Softplus", v)));
 }
 
-static pg__onnx_name activation(pg__onnx *x, pg__onnx_name v, const pg__act_attrs *a)
+pg__onnx_name pg__onnx_activation(pg__onnx *x, pg__onnx_name v, const pg__act_attrs *a)
 {
     switch (a->kind) {
     case PG_ACT_RELU: return relu(x, v, a);
@@ -104,7 +104,8 @@ void pg__onnx_act(pg__onnx *x, const pg__inst *i)
 {
     const pg__val in = pg__onnx_in(x, i, 0);
     const pg__onnx_perm p = pg__onnx_native(x, in);
-    pg__onnx_set(x, pg__out(x->tape, i, 0), &p, activation(x, pg__onnx_as(x, in, &p), i->attrs));
+    const pg__onnx_name y = pg__onnx_activation(x, pg__onnx_as(x, in, &p), i->attrs);
+    pg__onnx_set(x, pg__out(x->tape, i, 0), &p, y);
 }
 
 /* ---- numbers ---- */

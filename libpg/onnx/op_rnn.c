@@ -42,11 +42,13 @@ static const pg__inst *maker_of(const pg__onnx *x, pg__val v)
     return x->values[v].maker ? &x->tape->insts[x->values[v].maker - 1] : NULL;
 }
 
+static int has_operator(const pg__inst *i);
+
 int pg__onnx_feeds_recurrence(const pg__onnx *x, pg__val v)
 {
     const uint32_t user = x->values[v].user;
     const pg__inst *product = maker_of(x, v), *i = user ? &x->tape->insts[user - 1] : NULL;
-    return i && is_recurrent(i) && pg__onnx_in(x, i, ZX) == v && product &&
+    return i && is_recurrent(i) && has_operator(i) && pg__onnx_in(x, i, ZX) == v && product &&
            pg__onnx_is_static(x, pg__onnx_in(x, product, 1)) &&
            (pg__onnx_in(x, product, 2) == PG_NO_VAL ||
             pg__onnx_is_static(x, pg__onnx_in(x, product, 2)));
@@ -171,6 +173,15 @@ static int name_act(acts *to, size_t k, const pg__act_attrs *a)
     return 1;
 }
 
+/* Do the recurrent operators have its activations? */
+static int has_operator(const pg__inst *i)
+{
+    const pg__rnn_attrs *a = i->attrs;
+    acts list = {.n_alpha = 0};
+    return name_act(&list, 0, &a->act) &&
+           (i->op->kind == PG_OP_rnn || name_act(&list, 1, &a->gate));
+}
+
 static void add_acts(recurrence *r, pg__str *attrs)
 {
     const pg__act_attrs *of[] = {r->k->n_acts > 1 ? &r->a->gate : &r->a->act, &r->a->act,
@@ -179,10 +190,7 @@ static void add_acts(recurrence *r, pg__str *attrs)
     acts list = {.n_alpha = 0};
     int differs = 0;
     for (size_t k = 0; k < r->k->n_acts; k++) {
-        if (!name_act(&list, k, of[k])) {
-            pg__onnx_refuse(r->x, "its activation is none that a recurrent operator of ONNX has");
-            return;
-        }
+        (void)name_act(&list, k, of[k]); /* has_operator() has seen to it */
         differs |= strcmp(list.names[k], usual[r->k->n_acts > 1 ? k : 1]) != 0;
     }
     if (!differs)
@@ -383,6 +391,10 @@ static void add_attrs(recurrence *r, pg__str *attrs)
 
 static void translate(pg__onnx *x, const pg__inst *i, const kind *k)
 {
+    if (!has_operator(i)) {
+        pg__onnx_scan(x, i);
+        return;
+    }
     const pg__val kernel = pg__onnx_in(x, i, KERNEL), mask = pg__onnx_in(x, i, MASK);
     recurrence r = {.x = x, .i = i, .k = k, .a = i->attrs, .units = pg__onnx_dims(x, kernel)->d[0]};
     const pg__inst *product = product_of(&r);

@@ -23,8 +23,6 @@ BOUND = 1e-5  # of the largest number, at least 1e-2: as train_layers.py has it 
 NAMES = ("template_model.h5", "template.keras", "expected_model.h5", "wrapper_model.h5", "template_legacy.h5", "wrapper.keras", "model.h5")
 REFUSED = {  # what no model in ONNX can say, and how it is refused
     "hash-": "no counterpart in ONNX",
-    "lstm-elu": "none that a recurrent operator of ONNX has",
-    "gru-elu": "none that a recurrent operator of ONNX has",
     "open-attention-additive": "a size that the model leaves open",
     "lambdatpl": "Lambda",
     "bert-g2": "Lambda",
