@@ -192,14 +192,31 @@ static void add_unknown_size(pg__onnx *x, pg__str *attrs, const pg__conv_attrs *
         pg__onnx_ints(x, attrs, "output_padding", extra, a->rank);
 }
 
+/* The addition that reads the result, if it adds a constant for each channel. */
+static const pg__inst *bias_after(const pg__onnx *x, const pg__inst *i)
+{
+    const pg__val out = pg__out(x->tape, i, 0);
+    const pg__onnx_value *value = &x->values[out];
+    const pg__inst *add = value->uses == 1 && value->user ? &x->tape->insts[value->user - 1] : NULL;
+    if (!add || add->op->kind != PG_OP_binary || pg__onnx_in(x, add, 0) != out ||
+        ((const pg__binary_attrs *)add->attrs)->kind != PG_ADD)
+        return NULL;
+    const pg__val bias = pg__onnx_in(x, add, 1);
+    const pg__dims *d = pg__onnx_dims(x, bias), *all = pg__onnx_dims(x, out);
+    return pg__onnx_is_static(x, bias) && d->rank == 1 && d->d[0] == all->d[all->rank - 1] ? add
+                                                                                           : NULL;
+}
+
 /* The kernel (cells, out, in) is that of the convolution of which this is the gradient. */
 void pg__onnx_conv_dx(pg__onnx *x, const pg__inst *i)
 {
     const pg__conv_attrs *a = i->attrs;
     const pg__val in = pg__onnx_in(x, i, 0);
+    const pg__inst *add = bias_after(x, i);
     const pg__onnx_perm first = pg__onnx_first(a->rank + 2), turned = kernel_perm(a->rank, 1);
-    const pg__onnx_name operands[] = {pg__onnx_as(x, in, &first),
-                                      pg__onnx_as(x, pg__onnx_in(x, i, 1), &turned)};
+    const pg__onnx_name operands[] = {
+        pg__onnx_as(x, in, &first), pg__onnx_as(x, pg__onnx_in(x, i, 1), &turned),
+        add ? pg__onnx_get(x, pg__onnx_in(x, add, 1)) : PG_ONNX_ABSENT};
     pg__str attrs = {0};
     add_list(x, &attrs, "kernel_shape", a->kernel, a->rank, 0);
     add_list(x, &attrs, "strides", a->stride, a->rank, 1);
@@ -210,8 +227,10 @@ void pg__onnx_conv_dx(pg__onnx *x, const pg__inst *i)
         add_unknown_size(x, &attrs, a);
     else
         add_output_size(x, &attrs, a, pg__onnx_dims(x, in));
-    pg__onnx_set(x, pg__out(x->tape, i, 0), &first,
-                 pg__onnx_op(x, "ConvTranspose", &attrs, operands, 2));
+    const pg__onnx_name y = pg__onnx_op(x, "ConvTranspose", &attrs, operands, 3);
+    pg__onnx_set(x, pg__out(x->tape, i, 0), &first, y);
+    if (add)
+        pg__onnx_set(x, pg__out(x->tape, add, 0), &first, y);
 }
 
 /* ---- pooling ---- */
