@@ -1,5 +1,6 @@
 /* emit.c - what the operations make nodes with: operands in an order of axes, nodes, attributes,
  * constants. See onnx.h. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -279,8 +280,20 @@ pg__onnx_name pg__onnx_const(pg__onnx *x, const char *name, pg_dtype dtype, uint
     return init.name;
 }
 
+/* The nearest number that float16 has beside 0 and infinity: a mask of -1e9 times 0 is 0, and an
+ * epsilon keeps a sum from being 0. */
+static double in_half(double v)
+{
+    const double size = fabs(v);
+    if (size == 0 || !isfinite(v))
+        return v;
+    return copysign(size > 65504 ? 65504 : size < 0x1p-24 ? 0x1p-24 : size, v);
+}
+
 pg__onnx_name pg__onnx_number(pg__onnx *x, double v)
 {
+    if (x->real == PG_F16)
+        v = in_half(v);
     return pg__onnx_const(x, "const", x->real, 0, (const uint64_t[]){0}, &v);
 }
 
