@@ -13,6 +13,7 @@ static pg_convert_opts o;
 static pg_onnx_opts onnx;
 static const char *layout, *keras;
 static unsigned opset, batch;
+static int external;
 
 static const cli_opt options[] = {
     {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz|onnx",
@@ -32,12 +33,19 @@ static const cli_opt options[] = {
     CLI_WEIGHTS,
     CLI_RULES,
     {0, "opset", "N", NULL, NULL, &opset, NULL,
-     "the operators of an ONNX model (default: the oldest that it needs, at least 13; bfloat16: 22)"},
+     "the operators of an ONNX model (default: the oldest that it needs, at least 13; bfloat16: "
+     "22)"},
     {0, "batch", "N", NULL, NULL, &batch, NULL, "rows that each run of the ONNX model gets"},
     {0, "sizes", "N,...", NULL, &onnx.sizes, NULL, NULL,
      "fix what the shapes of the inputs leave open (None), in order, for ONNX"},
     {0, "fold-bn", NULL, &onnx.fold_bn, NULL, NULL, NULL,
      "put BatchNormalization into the kernels before it, in ONNX"},
+    {0, "external-data", NULL, &external, NULL, NULL, NULL,
+     "put the tensors of an ONNX model into OUT.data, beside it; done anyway beyond 2 GB"},
+    {0, "quantize", "TYPE", NULL, &onnx.quantize, NULL, "int8",
+     "kernels of an ONNX model as int8, and say by how much that changes predictions"},
+    {0, "check", "X.npy", NULL, &onnx.check, NULL, NULL,
+     "write rows of this file and what the model gives for them beside an ONNX model, as OUT.test"},
     CLI_EACH,
     {0},
 };
@@ -52,6 +60,7 @@ static const cli_example examples[] = {
     {"pgconvert --keras 3 old.keras new.keras", "a model of Keras 2 for Keras 3"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
     {"pgconvert model.h5 model.onnx", "as it predicts, for ONNX Runtime and others"},
+    {"pgconvert --check x.npy model.h5 model.onnx", "and rows to try any runtime with"},
     {"pgconvert --to safetensors --out-dir out *.h5", "each of them, as out/NAME.safetensors"},
     {0},
 };
@@ -203,6 +212,16 @@ static void print_onnx(const pg_onnx_report *r, const char *out)
     if (o.dtype && !cli.dry_run)
         cli_printf(stdout, "; largest rounding error %.1e relative", r->max_rel_error);
     putchar('\n');
+    if (r->data_file)
+        cli_printf(stdout, "  %s: %s of tensors\n", cli_name(r->data_file).s,
+                   cli_size(r->data_bytes).s);
+    if (r->test_folder)
+        cli_printf(stdout, "  %s: %s and what the model gives for them\n",
+                   cli_name(r->test_folder).s, cli_plural(r->n_rows, "row").s);
+    if (r->n_quantized && !cli.dry_run)
+        cli_printf(stdout, "  %s as int8; predictions of %s%s change by %.1e or less, of %.3g\n",
+                   cli_plural(r->n_quantized, "kernel").s, cli_plural(r->n_rows, "row").s,
+                   onnx.check ? "" : ", made up,", r->max_change, r->max_given);
     for (size_t i = 0; i < r->n_notes; i++)
         cli_printf(stdout, "  note: %s\n", r->notes[i]);
 }
@@ -221,6 +240,18 @@ static void json_onnx(const pg_onnx_report *r, const char *in, const char *out)
     json_count("verified", !cli.dry_run && !cli.skip_verify, r->n_verified);
     if (o.dtype && !cli.dry_run)
         printf(", \"max_relative_error\": %.9g", r->max_rel_error);
+    if (r->data_file) {
+        json_member("data", r->data_file);
+        json_count("data_bytes", 1, r->data_bytes);
+    }
+    if (r->test_folder)
+        json_member("test_data", r->test_folder);
+    if (r->n_rows)
+        json_count("rows", 1, r->n_rows);
+    if (onnx.quantize)
+        json_count("quantized", 1, r->n_quantized);
+    if (onnx.quantize && !cli.dry_run)
+        printf(", \"max_change\": %.9g, \"max_given\": %.9g", r->max_change, r->max_given);
     printf(", \"written\": %s", cli.dry_run ? "false" : "true");
     json_strings("notes", r->notes, r->n_notes);
     puts("}");
@@ -293,6 +324,7 @@ int main(int argc, char **argv)
     onnx.channels_first = layout && strcmp(layout, "nchw-input") == 0;
     onnx.opset = opset > INT_MAX ? INT_MAX : (int)opset;
     onnx.batch = batch;
+    onnx.external_above = external ? 1 : 0;
     o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
     o.keras = keras ? *keras - '0' : 0;
     return cli_finish(each_dir ? each_input(argv + 1, n, wanted_suffix(), convert)

@@ -532,14 +532,24 @@ static int probe(const uint8_t *head, size_t n)
             head[2] == 0x42);
 }
 
-static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
-                      pg_err *err)
+/* A file of external data that is open already. */
+static pg_status add_beside(onnx *x, pg__io *beside, const char *name, pg_err *err)
+{
+    if (pg__mem_grow(&x->others, &x->cap_others, 1, sizeof *x->others) ||
+        pg__mem_grow(&x->used, &x->cap_used, 1, sizeof *x->used))
+        return pg__nomem(err);
+    x->used[0] = 0;
+    x->others[x->n_others++] = pg__io_ref(beside);
+    return pg__strs_add(&x->names, name, strlen(name), err);
+}
+
+static pg_status open_beside(pg_store **out, pg__io *io, const char *path, pg__io *beside,
+                             const char *name, pg_err *err)
 {
     static const pg__store_io data = {.read = read_decoded, .close = close_onnx};
     pg_store *s = NULL;
     pg_status st = PG_OK;
     onnx *x = pg__mem_array(1, sizeof *x);
-    (void)opts;
     if (!x)
         return pg__nomem(err);
     x->io = pg__io_ref(io);
@@ -547,6 +557,8 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
     x->r = (pg__onnx_reader){.io = io, .window = pg__mem_array(PG_ONNX_WINDOW, 1)};
     if (!x->r.window)
         PG_TRY(pg__nomem(err));
+    if (beside)
+        PG_TRY(add_beside(x, beside, name, err));
     PG_TRY(pg__store_new(&s, "onnx", NULL, NULL, err));
     PG_TRY(read_model(x, s, err));
     end_reading(x);
@@ -561,6 +573,13 @@ done:
     return st;
 }
 
+static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
+                      pg_err *err)
+{
+    (void)opts;
+    return open_beside(out, io, path, NULL, NULL, err);
+}
+
 static pg_status verify(pg_store *out, const pg__plan *plan, pg_err *err)
 {
     const onnx *x = pg__store_ctx(out);
@@ -571,6 +590,7 @@ const pg__format pg__fmt_onnx = {
     .name = "onnx",
     .probe = probe,
     .open = open,
+    .open_beside = open_beside,
     .write = pg__onnx_write,
     .verify = verify,
     .suffixes = ".onnx\0",

@@ -44,6 +44,10 @@ typedef struct pg__format {
     pg_status (*below_folder)(char **out, const char *folder, pg_err *err);
     /* The same for a path that is no file, a prefix, or another file of the checkpoint. */
     pg_status (*of_path)(char **out, const char *path, pg_err *err);
+    /* The same for an output with pg__plan.beside, which is not under its name yet; NULL: the
+     * format has no such outputs. */
+    pg_status (*open_beside)(pg_store **out, pg__io *io, const char *path, pg__io *beside,
+                             const char *name, pg_err *err);
     /* Writes a complete file into sink; NULL if the format can only be read. The caller verifies
      * and commits. */
     pg_status (*write)(pg__sink *sink, const pg__plan *plan, pg_err *err);
@@ -89,6 +93,7 @@ typedef struct pg__save_report {
     size_t n_verified; /* tensors read back and equal to their source */
     uint64_t file_bytes;
     uint64_t added_bytes; /* in place: bytes added to the old contents */
+    int is_named;         /* set also after a failure: the output has its name */
 } pg__save_report;
 
 /* Carries out a plan: writes `path` in format f through a sink, reopens it with f, checks layer

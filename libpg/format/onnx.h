@@ -125,6 +125,12 @@ pg_status pg__onnx_show_type(pg__str *out, const pg__field *type, pg_err *err);
 int64_t pg__onnx_type_of(pg_dtype dtype);
 int pg__onnx_dtype_of(pg_dtype *out, uint64_t type);
 
+/* Runtimes want small constants in the model itself, not in a file beside it. */
+#define PG_ONNX_LEAST_OUTSIDE 1024 /* bytes */
+
+/* Appends shape, type and name of a TensorProto. */
+pg_status pg__onnx_tensor_head(pg__str *out, const pg_weight *w, const char *name, pg_err *err);
+
 /* Writes a plan whose model_config is a ModelProto without initialisers; the plan's items become
  * these. */
 pg_status pg__onnx_write(pg__sink *sink, const pg__plan *plan, pg_err *err);

@@ -264,17 +264,21 @@ static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, co
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
-    pg__io *io = NULL;
+    pg__io *io = NULL, *beside = NULL;
     proof p = {
         .plan = plan, .opts = sink_opts, .links = re->base ? f->relinker : NULL, .read_linked = 1};
     PG_TRY(pg__sink_reopen(sink, &io, err));
-    PG_TRY(f->open(&p.out, io, path, &opts, err));
+    if (plan->beside)
+        PG_TRY(pg__sink_reopen(plan->beside, &beside, err));
+    PG_TRY(beside ? f->open_beside(&p.out, io, path, beside, plan->beside_name, err)
+                  : f->open(&p.out, io, path, &opts, err));
     PG_TRY(check_all(&p, f, err));
     if (p.links)
         PG_TRY(check_same_bytes(&p, re, io, err));
     *n_verified = p.n_verified;
 done:
     proof_fini(&p);
+    pg__io_close(beside);
     pg__io_close(io);
     return st;
 }
@@ -472,6 +476,8 @@ done:
     if (st != PG_OK && err && !names_file(err->msg, path) &&
         !names_file(err->msg, pg__store_path(plan->src)))
         pg_err_prefix(err, PG_SHOW(path));
+    if (report && sink)
+        report->is_named = pg__sink_is_named(sink);
     pg__relinked_fini(&re);
     pg__sink_close(sink);
     return st;

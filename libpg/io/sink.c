@@ -485,6 +485,11 @@ static int rename_new(const pg__sink *s)
     return renameat(s->dir, s->tmp, s->dir, s->name) ? errno : 0;
 }
 
+int pg__sink_is_named(const pg__sink *s)
+{
+    return s->fd >= 0 && !s->tmp[0];
+}
+
 pg_status pg__sink_commit(pg__sink *s, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -35,8 +35,8 @@ typedef struct pg__sink_opts {
     size_t n_also;
 } pg__sink_opts;
 
-/* Errors: PG_E_ARG (the file exists, force is 0: the action is PG_DO_OVERWRITE; or the output is the
- * input or one of `also`), PG_E_IO. */
+/* Errors: PG_E_ARG (the file exists, force is 0: the action is PG_DO_OVERWRITE; or the output is
+ * the input or one of `also`), PG_E_IO. */
 pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err);
 
 /* A sink in memory that can be reopened, but never committed: ranges never written take no
@@ -79,6 +79,9 @@ pg_status pg__sink_temporary(pg__sink *s, pg__str *out, pg_err *err);
 
 uint64_t pg__sink_size(const pg__sink *s); /* bytes so far: highest byte written */
 pg_status pg__sink_commit(pg__sink *s, pg_err *err);
+/* 1: the output has its name, also if pg__sink_commit() failed because the folder could not be
+ * synced after that. */
+int pg__sink_is_named(const pg__sink *s);
 void pg__sink_close(pg__sink *s); /* NULL is allowed */
 
 #endif

@@ -1,12 +1,13 @@
 /* export.c - pg_onnx_file(): opens a model, lowers it for predictions, translates it, writes and
  * proves the file. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/onnx.h"
-#include "onnx/onnx.h"
+#include "onnx/predict.h"
 
 #define OLDEST      13 /* the first in which the axes of sums, slices and squeezes are operands */
 #define NEWEST      24
@@ -20,6 +21,8 @@ typedef struct run {
     pg__leaves leaves;
     pg__lowered low;
     pg__onnx x;
+    pg__onnx_beside beside;
+    pg__onnx_test test;
     pg_onnx_report rep;
 } run;
 
@@ -30,6 +33,8 @@ void pg_onnx_report_fini(pg_onnx_report *r)
     for (size_t i = 0; i < r->n_notes; i++)
         pg__mem_free(r->notes[i]);
     pg__mem_free(r->notes);
+    pg__mem_free(r->data_file);
+    pg__mem_free(r->test_folder);
     *r = (pg_onnx_report){0};
 }
 
@@ -58,6 +63,10 @@ static pg_status check_options(run *r, pg_err *err)
     const pg_status st = read_dtype(&r->x.real, o->dtype, err);
     if (st != PG_OK)
         return st;
+    if (o->quantize && strcmp(o->quantize, "int8") != 0)
+        return pg_fail(err, PG_E_ARG, "no such type to quantize to: %s", PG_SHOW(o->quantize));
+    if (o->quantize && r->x.real != PG_F32)
+        return pg_fail(err, PG_E_ARG, "quantized kernels go with float32, not with %s", o->dtype);
     const int oldest = r->x.real == PG_BF16 ? OLDEST_BF16 : OLDEST;
     if (o->opset && o->opset < oldest)
         return pg_fail(err, PG_E_ARG, "opset %d is not written in bfloat16: %d to %d are", o->opset,
@@ -217,7 +226,50 @@ static void count(run *r)
     }
 }
 
-static pg_status save(run *r, const pg__plan *plan, pg_err *err)
+/* As large as a message of protobuf may be, less some room for what is around a tensor's data. */
+#define MOST_INSIDE     ((uint64_t)INT32_MAX)
+#define AROUND_A_TENSOR 512u
+
+static int is_large(const run *r, const pg__plan *plan)
+{
+    const uint64_t around = plan->n_model_config + plan->n_items * AROUND_A_TENSOR;
+    const uint64_t most = r->o->external_above;
+    int any = 0;
+    for (size_t i = 0; i < plan->n_items; i++)
+        any |= pg__store_tensor(plan->src, plan->items[i].src)->n_bytes >= PG_ONNX_LEAST_OUTSIDE;
+    return any && r->rep.n_bytes + around > (most && most < MOST_INSIDE ? most : MOST_INSIDE);
+}
+
+/* All files but the model get their names; it is complete, under a temporary name. */
+static pg_status name_others(void *user, const char *path, pg_err *err)
+{
+    run *r = user;
+    const pg_write_opts *w = &r->o->write;
+    pg_status st = PG_OK;
+    if (r->beside.sink)
+        PG_TRY(pg__onnx_beside_commit(&r->beside, err));
+    if (r->o->check)
+        PG_TRY(pg__onnx_test_commit(&r->test, err));
+    if (w->prove)
+        PG_TRY(w->prove(w->user, path, err));
+done:
+    return st;
+}
+
+static pg_status open_beside(run *r, pg__plan *plan, const pg__sink_opts *opts, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__onnx_beside_open(&r->beside, r->out, opts, err));
+    plan->beside = r->beside.sink;
+    plan->beside_name = pg__onnx_beside_name(&r->beside);
+    r->rep.data_file = pg__mem_strdup(r->beside.path.s);
+    if (!r->rep.data_file)
+        PG_TRY(pg__nomem(err));
+done:
+    return st;
+}
+
+static pg_status save(run *r, pg__plan *plan, pg_err *err)
 {
     const pg_write_opts *w = &r->o->write;
     pg__io *input = NULL;
@@ -231,18 +283,94 @@ static pg_status save(run *r, const pg__plan *plan, pg_err *err)
                                          .progress = w->progress,
                                          .input = input},
                                 .skip_verify = w->skip_verify,
-                                .prove = w->prove,
-                                .user = w->user};
+                                .prove = name_others,
+                                .user = r};
     if (w->dry_run) {
         if (r->out)
             PG_TRY(pg__sink_check(r->out, &opts.sink, err));
         goto done;
     }
+    if (is_large(r, plan))
+        PG_TRY(open_beside(r, plan, &opts.sink, err));
     PG_TRY(pg__format_save(&pg__fmt_onnx, r->out, plan, &opts, &saved, err));
     r->rep.n_verified = saved.n_verified;
     r->rep.file_bytes = saved.file_bytes;
+    r->rep.data_bytes = plan->beside ? pg__sink_size(plan->beside) : 0;
 done:
+    pg__onnx_beside_close(&r->beside, saved.is_named);
+    pg__onnx_test_close(&r->test, saved.is_named);
     pg__io_close(input);
+    return st;
+}
+
+/* ---- predictions ---- */
+
+static double number_at(const pg__onnx_rows *rows, size_t k, const unsigned char *values,
+                        uint64_t i)
+{
+    const pg_dtype type = rows->outputs[k].dtype;
+    return pg__value_at(values + i * pg_dtype_bytes(type), type);
+}
+
+/* Predicts again with the weights that the file will have, and notes by how much that differs. A
+ * trainer of its own, because stateful layers have kept states in the other one. */
+static pg_status see_change(run *r, pg__onnx_rows *rows, pg_err *err)
+{
+    pg_trainer *t = NULL;
+    unsigned char **before = pg__mem_array(rows->n_outputs, sizeof *before);
+    pg_status st = PG_OK;
+    if (!before)
+        return pg__nomem(err);
+    for (size_t k = 0; k < rows->n_outputs; k++) {
+        before[k] = pg__mem_array((size_t)rows->outputs[k].n_bytes, 1);
+        if (!before[k])
+            PG_TRY(pg__nomem(err));
+        memcpy(before[k], rows->given[k], (size_t)rows->outputs[k].n_bytes);
+    }
+    PG_TRY(pg__onnx_trainer(&t, r->in, r->o, err));
+    PG_TRY(pg__onnx_quantize_trainer(t, &r->x, err));
+    PG_TRY(pg__onnx_predict(rows, t, err));
+    for (size_t k = 0; k < rows->n_outputs; k++)
+        for (uint64_t i = 0; i < rows->outputs[k].n_bytes / pg_dtype_bytes(rows->outputs[k].dtype);
+             i++) {
+            const double was = number_at(rows, k, before[k], i);
+            r->rep.max_change =
+                fmax(r->rep.max_change, fabs(number_at(rows, k, rows->given[k], i) - was));
+            r->rep.max_given = fmax(r->rep.max_given, fabs(was));
+        }
+done:
+    for (size_t k = 0; k < rows->n_outputs; k++)
+        pg__mem_free(before[k]);
+    pg__mem_free(before);
+    pg_trainer_close(t);
+    return st;
+}
+
+/* Rows, predictions and test data, as far as they are asked for. */
+static pg_status predict(run *r, pg_err *err)
+{
+    pg__onnx_rows rows = {.n = 0};
+    pg_trainer *t = NULL;
+    pg_status st = PG_OK;
+    if (r->o->write.dry_run || (!r->o->check && !r->o->quantize))
+        return PG_OK;
+    PG_TRY(pg__onnx_rows_of(&rows, &r->x, r->o->check, err));
+    PG_TRY(pg__onnx_trainer(&t, r->in, r->o, err));
+    PG_TRY(pg__onnx_predict(&rows, t, err));
+    pg_trainer_close(t);
+    t = NULL;
+    if (r->o->quantize)
+        PG_TRY(see_change(r, &rows, err));
+    r->rep.n_rows = rows.n;
+    if (r->o->check) {
+        PG_TRY(pg__onnx_test_write(&r->test, &r->x, &rows, err));
+        r->rep.test_folder = pg__mem_strdup(r->test.path.s);
+        if (!r->rep.test_folder)
+            PG_TRY(pg__nomem(err));
+    }
+done:
+    pg__onnx_rows_fini(&rows);
+    pg_trainer_close(t);
     return st;
 }
 
@@ -257,6 +385,7 @@ static pg_status write(run *r, pg_err *err)
     PG_TRY(pg__onnx_inits_store(&inits, &r->x, &rounding, err));
     PG_TRY(pg__plan_copy_of(&plan, inits, err));
     PG_TRY(pg__plan_set_text(&plan, PG_TEXT_MODEL_CONFIG, frame.s, frame.n, err));
+    PG_TRY(predict(r, err));
     PG_TRY(save(r, &plan, err));
     r->rep.max_rel_error = rounding->max_rel_error;
 done:
@@ -277,6 +406,8 @@ static pg_status translate(run *r, pg_err *err)
     PG_TRY(lower(r, err));
     PG_TRY(pg__onnx_bind(&r->x, err));
     PG_TRY(pg__onnx_translate(&r->x, err));
+    if (r->o->quantize)
+        PG_TRY(pg__onnx_quantize(&r->x, &r->rep.n_quantized, err));
 done:
     return st;
 }
@@ -288,6 +419,8 @@ pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts
     run r = {.in = in, .out = out, .o = opts ? opts : &defaults};
     pg_status st = PG_OK;
     PG_TRY(check_options(&r, err));
+    if (r.o->check && out)
+        PG_TRY(pg__onnx_test_check(&r.test, out, r.o->write.force, err));
     PG_TRY(open_model(&r, err));
     st = translate(&r, err);
     if (st != PG_OK) {
@@ -301,6 +434,7 @@ pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts
         r.rep = (pg_onnx_report){0};
     }
 done:
+    pg__onnx_test_close(&r.test, 0);
     pg_onnx_report_fini(&r.rep);
     pg__onnx_fini(&r.x);
     pg__lowered_fini(&r.low);

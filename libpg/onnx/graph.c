@@ -6,12 +6,17 @@
 #include "base/try.h"
 #include "onnx/onnx.h"
 
+static void free_init(const pg__onnx_init *i)
+{
+    pg__mem_free(i->values);
+    pg__mem_free(i->factors);
+    pg__mem_free(i->scales);
+}
+
 void pg__onnx_graph_fini(pg__onnx_graph *g)
 {
-    for (size_t i = 0; i < g->n_inits; i++) {
-        pg__mem_free(g->inits[i].values);
-        pg__mem_free(g->inits[i].factors);
-    }
+    for (size_t i = 0; i < g->n_inits; i++)
+        free_init(&g->inits[i]);
     pg__mem_free(g->inits);
     pg__mem_free(g->nodes);
     pg__mem_free(g->operands);
@@ -146,8 +151,7 @@ pg_status pg__onnx_add_body(pg__onnx_graph *g, size_t first, const pg__onnx_name
 pg_status pg__onnx_add_init(pg__onnx_graph *g, const pg__onnx_init *i, pg_err *err)
 {
     if (pg__mem_grow(&g->inits, &g->cap_inits, g->n_inits + 1, sizeof *g->inits)) {
-        pg__mem_free(i->values);
-        pg__mem_free(i->factors);
+        free_init(i);
         return pg__nomem(err);
     }
     g->inits[g->n_inits++] = *i;
@@ -162,8 +166,7 @@ static void drop_inits(pg__onnx_graph *g, const unsigned char *live)
             g->inits[n++] = g->inits[i];
             continue;
         }
-        pg__mem_free(g->inits[i].values);
-        pg__mem_free(g->inits[i].factors);
+        free_init(&g->inits[i]);
     }
     g->n_inits = n;
 }

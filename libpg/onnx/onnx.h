@@ -15,6 +15,7 @@
 #define PG_ONNX_ONNX_H
 
 #include "base/proto.h"
+#include "io/sink.h"
 #include "model/lower/lower.h"
 #include "pg/onnx.h"
 #include "wrap/convert/convert.h"
@@ -32,6 +33,8 @@ typedef struct pg__onnx_init {
     double *values;  /* owned; NULL: the take says them */
     pg__take take;   /* elements of the source */
     double *factors; /* owned, or NULL: each index along the first axis has one */
+    double *scales;  /* owned, or NULL: int8 numbers, each channel in steps of its own */
+    uint32_t axis;   /* then: 1 + that of the channels */
     int is_optional; /* it is the default of an input of the graph */
 } pg__onnx_init;
 
@@ -166,6 +169,26 @@ pg_status pg__onnx_frame(pg__str *out, const pg__onnx *x, pg_err *err);
 pg_status pg__onnx_bind(pg__onnx *x, pg_err *err);
 pg_status pg__onnx_inits_store(pg_store **out, pg__onnx *x, const pg__rounding **rounding,
                                pg_err *err);
+
+/* quantize.c: kernels become int8; *n: how many. Which channel an element is of, and which number
+ * it becomes. */
+pg_status pg__onnx_quantize(pg__onnx *x, size_t *n, pg_err *err);
+uint64_t pg__onnx_channel(const pg__onnx_init *i, uint64_t element);
+int8_t pg__onnx_quantized(const pg__onnx_init *i, uint64_t element, double value);
+
+/* beside.c: the file of tensors beside the model. */
+typedef struct pg__onnx_beside {
+    pg__str path, other; /* another name, under which an older model may have its own */
+    pg__sink *sink;      /* NULL: there is none */
+    int replaces;        /* a model of that name exists */
+} pg__onnx_beside;
+
+pg_status pg__onnx_beside_open(pg__onnx_beside *b, const char *out, const pg__sink_opts *opts,
+                               pg_err *err);
+const char *pg__onnx_beside_name(const pg__onnx_beside *b); /* without folders */
+pg_status pg__onnx_beside_commit(pg__onnx_beside *b, pg_err *err);
+/* has_model: the model that needs it has its name. {0} is allowed. */
+void pg__onnx_beside_close(pg__onnx_beside *b, int has_model);
 
 /* statics.c: notes whether the instruction's result depends on variables alone; the name of a
  * variable; an initialiser that is a view of the source. */

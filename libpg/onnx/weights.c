@@ -66,7 +66,7 @@ static void put_values(const pg__onnx_init *t, uint64_t first, size_t n, unsigne
     }
 }
 
-/* The same of a view whose channels have a factor each. */
+/* The same of a view whose channels have a factor each, or are quantized. */
 static pg_status put_scaled(view *v, size_t tensor, uint64_t first, size_t n, unsigned char *to,
                             pg_err *err)
 {
@@ -84,8 +84,12 @@ static pg_status put_scaled(view *v, size_t tensor, uint64_t first, size_t n, un
             pg__taker_read(v->taker, &take, tensor, (first + at) * from, v->piece, m * from, err));
         for (size_t k = 0; k < m; k++) {
             double value = pg__value_at(v->piece + k * from, take.from);
-            value *= t->factors[(first + at + k) / row];
-            pg__round(to + (at + k) * each, t->dtype, &value, PG_F64, 1, NULL);
+            if (t->factors)
+                value *= t->factors[(first + at + k) / row];
+            if (t->scales)
+                to[at + k] = (unsigned char)pg__onnx_quantized(t, first + at + k, value);
+            else
+                pg__round(to + (at + k) * each, t->dtype, &value, PG_F64, 1, NULL);
         }
     }
 done:
@@ -97,7 +101,7 @@ static pg_status read_elements(view *v, size_t tensor, uint64_t first, size_t n,
                                pg_err *err)
 {
     const pg__onnx_init *t = &v->x->g.inits[tensor];
-    if (t->factors)
+    if (t->factors || t->scales)
         return put_scaled(v, tensor, first, n, to, err);
     put_values(t, first, n, to);
     return PG_OK;
@@ -110,7 +114,7 @@ static pg_status read_init(void *ctx, size_t tensor, uint64_t off, void *buf, si
     const size_t each = pg_dtype_bytes(t->dtype);
     unsigned char *to = buf, one[8];
     pg_status st = PG_OK;
-    if (!t->values && !t->factors)
+    if (!t->values && !t->factors && !t->scales)
         return pg__taker_read(v->taker, &t->take, tensor, off, buf, n, err);
     while (n > 0) {
         const size_t skip = (size_t)(off % each), whole = skip || n < each ? 0 : n / each;

@@ -36,6 +36,10 @@ typedef struct pg__plan {
     /* Write everything but the tensors' bytes, which stay holes: to find out the layout of the
      * output. */
     int layout_only;
+    /* For formats that can: larger tensors go into this file, which will be called so and lie
+     * beside the output. Borrowed; NULL: all are in the output itself. */
+    struct pg__sink *beside;
+    const char *beside_name;
 } pg__plan;
 
 /* Whether state tensor i of the source (as pg_store_state() counts) goes into the output. */

@@ -14,11 +14,12 @@ COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weight
 
 
 class Save:
-    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None, litter=0):
+    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None, litter=0, beside=()):
         self.name, self.command, self.out, self.old = name, command, out, old  # old: a command, or a file to copy
         self.refuses = refuses  # the right answer is exit 2, with the old output as it is
         self.in_place = in_place  # the output is the input: old, perhaps with a tail that nothing leads to, or new
         self.litter = litter  # bytes behind the file's end, as a killed run leaves them
+        self.beside = beside  # files beside the output that belong to it, as it says
         self.relinked = relinked  # the input whose tensors stay where they are in the output
 
 
@@ -64,6 +65,10 @@ def all_saves(testdata):
     yield Save('join npz', ['pgjoin', '-f', 'in/npz', 'o.h5'], 'o.h5', [*model, 'o.h5'])
     yield Save('join safetensors', ['pgjoin', 'in/safetensors', 'o.safetensors'], 'o.safetensors')
     yield Save('join keras', ['pgjoin', 'in/keras', 'o.weights.h5'], 'o.weights.h5')
+    yield Save('convert .onnx', ['pgconvert', '-f', full, 'o.onnx'], 'o.onnx')
+    outside, data = ['pgconvert', '-f', '--external-data'], ('o.onnx.data', 'o.onnx.data-2')
+    yield Save('convert .onnx --external-data', [*outside, full, 'o.onnx'], 'o.onnx', beside=data)
+    yield Save('convert .onnx --external-data over another', [*outside, full, 'o.onnx'], 'o.onnx', [*outside, k3 / 'template.keras', 'o.onnx'], beside=data)
     for to, more in (('h5', []), ('weights.h5', []), ('keras', []), ('safetensors', []), ('safetensors', ['--layout', 'pytorch']),
                      ('safetensors', ['--dtype', 'float16'])):
         yield Save(' '.join(['convert', '.' + to, *more]), ['pgconvert', '-f', *more, full, 'o.' + to], 'o.' + to,
@@ -117,6 +122,9 @@ class Prepared:
             sys.exit(f'{save.name} in peace: {r.returncode} {r.stderr}')
         self.after = self.uncloned = tree(work)
         self.mode_after = self.mode(work)
+        if save.beside:  # the next time its data have the other name
+            subprocess.run(self.command, cwd=work, check=True, capture_output=True)
+            self.again = tree(work)
         self.is_folder = (work / save.out).is_dir()
         shutil.rmtree(work)
         if save.relinked and not self.is_relinked(save.relinked.read_bytes(), self.after[save.out]):
@@ -137,11 +145,13 @@ class Prepared:
 
     def part(self, held):
         """The output, and nothing else: temporaries in a folder are not of it."""
-        return {k: v for k, v in held.items() if (k == self.out or k.startswith(self.out + '/')) and not TEMPORARY.search(k)}
+        return {k: v for k, v in held.items() if (k == self.out or k.startswith(self.out + '/') or k in self.save.beside) and not TEMPORARY.search(k)}
 
     def state(self, held):
         """'new', 'old', 'begun' (a folder without its commit record, which the same command completes) or what is wrong."""
         own = self.part(held)
+        if self.save.beside:
+            return self.held_with(own)[0]
         if own in (self.part(self.after), self.part(self.uncloned)) or self.save.litter and own[self.out].startswith(self.after[self.out]):
             return 'new'  # the litter is cut off last
         if own == self.part(self.before) or self.save.in_place and own[self.out].startswith(self.core):
@@ -151,6 +161,13 @@ class Prepared:
         if self.is_folder and not self.save.old and not self.committed(held):
             return 'begun'
         return 'broken'
+
+    def held_with(self, own):
+        """The same of an output of several files; and those that belong to none: data before a model says so, or after another did."""
+        for state, files in ('new', self.part(self.after)), ('new', self.part(self.again)), ('old', self.part(self.before)):
+            if all(own.get(k) == v for k, v in files.items()):
+                return state, sorted(set(own) - set(files))
+        return 'broken', []
 
     def committed(self, held):
         """The last file of a split is there; a manifest beside shards of other formats is not the last."""
@@ -164,4 +181,7 @@ class Prepared:
 
     def others(self, held):
         """Names that are neither the output nor were there before; within a folder that was begun, temporaries."""
+        if self.save.beside:
+            known = {*self.before, *self.part(held)}
+            return self.held_with(self.part(held))[1] + sorted(k for k in held if k not in known)
         return ['a tail'] * self.tail(held) + sorted(k for k in held if k not in self.before and k not in self.part(self.after))

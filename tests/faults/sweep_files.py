@@ -89,6 +89,8 @@ def judge(p, fault, r, held):
         return str(r), False
     if r.status == 2 and len(r.heads) != 1:
         return f'not one line: {r}', False
+    if fault == 'SIGINT+' and p.save.beside:
+        return '', bool(others)  # it ended at once: data without a model, as after a kill
     cannot_remove = fault.endswith('+') and (kind == 'error' or p.save.in_place) or r.at.startswith(('unlink', 'rmdir', 'ftruncate'))
     if others and not cannot_remove and not unfinished:
         return f'leaves {others}, {r}', False

@@ -1,10 +1,12 @@
 #include "pg_test.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "pg/onnx.h"
 
-static char folder[32], weights[64], out[64];
+static char folder[32], weights[64], rows[64], out[64];
 
 /* ---- models and their weights ---- */
 
@@ -22,6 +24,16 @@ static const char convolution[] = MODEL(
                         FROM("i")) "," LAYER("BatchNormalization", "n",
                                              ",\"axis\":[3],\"epsilon\":0.001", FROM("c")),
     "[\"n\",0,0]");
+
+static const char wide[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,16],\"dtype\":\"float32\"",
+                "") "," LAYER("Dense", "w", ",\"units\":32,\"use_bias\":false", FROM("i")),
+          "[\"w\",0,0]");
+
+static const char transposed[] = MODEL(
+    LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,2,2,3],\"dtype\":\"float32\"",
+          "") "," LAYER("Conv2DTranspose", "t", ",\"filters\":2,\"kernel_size\":[1,1]", FROM("i")),
+    "[\"t\",0,0]");
 
 /* Output 2 of layer "a" would be called as the other layer is. */
 static const char called_twice[] =
@@ -114,6 +126,157 @@ static void refuses_outputs_of_one_name(void **state)
     assert_int_equal(access(out, F_OK), -1);
 }
 
+/* No Add behind it: only Transpose, ConvTranspose, Transpose. */
+static void transposed_convolutions_take_their_bias(void **state)
+{
+    (void)state;
+    static const float numbers[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    pg_onnx_report rep = {0};
+    put_weights("{" TENSOR("t/kernel", "F32", "[1,1,2,3]", "0",
+                           "24") "," TENSOR("t/bias", "F32", "[2]", "24", "32") "}",
+                numbers, sizeof numbers);
+    assert_ok(export(&rep, (pg_onnx_opts){0}, transposed, NULL));
+    assert_int_equal(rep.n_nodes, 3);
+    assert_int_equal(rep.n_inits, 2);
+    pg_onnx_report_fini(&rep);
+}
+
+/* ---- what lies beside a model ---- */
+
+static float kernel[16][32];
+
+static void put_wide_weights(void)
+{
+    for (size_t k = 0; k < 16 * 32; k++)
+        kernel[k / 32][k % 32] = (float)sin((double)k) * (float)(1 + k % 32);
+    put_weights("{" TENSOR("w/kernel", "F32", "[16,32]", "0", "2048") "}", kernel, sizeof kernel);
+}
+
+static int is_there(const char *suffix)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s%s", out, suffix);
+    return access(path, F_OK) == 0;
+}
+
+static pg_status declines(void *user, const char *path, pg_err *err)
+{
+    (void)path;
+    *(int *)user = is_there(".data") + 2 * is_there(".test") + 4 * is_there(".data-2");
+    return pg_fail(err, PG_E_UNSUPPORTED, "not as wanted");
+}
+
+static void large_models_keep_tensors_beside(void **state)
+{
+    (void)state;
+    static const uint64_t above[] = {0, 1 << 20, 2048, 1};
+    put_wide_weights();
+    for (size_t k = 0; k < sizeof above / sizeof *above; k++) {
+        pg_onnx_report rep = {0};
+        pg_store *s = NULL;
+        float got[16][32];
+        const int beside = above[k] > 0 && above[k] <= 2048;
+        assert_ok(export(&rep, (pg_onnx_opts){.external_above = above[k]}, wide, NULL));
+        assert_int_equal(rep.data_file != NULL, beside);
+        assert_int_equal(rep.data_bytes, beside ? 2048 : 0);
+        assert_int_equal(rep.file_bytes > 2048, !beside);
+        assert_ok(pg_store_open(&s, out, NULL, NULL));
+        assert_int_equal(pg_store_n_weights(s), 1);
+        assert_ok(pg_store_read(s, 0, 0, got, sizeof got, NULL));
+        assert_memory_equal(got, kernel, sizeof got);
+        pg_store_close(s);
+        pg_onnx_report_fini(&rep);
+    }
+    assert_int_equal(is_there(".data") + is_there(".data-2"), 1);
+}
+
+static void all_files_of_a_model_or_none(void **state)
+{
+    (void)state;
+    pg_onnx_opts o = {.external_above = 1, .check = rows};
+    int seen = 0;
+    put_wide_weights();
+    o.write.prove = declines;
+    o.write.user = &seen;
+    assert_int_equal(export(NULL, o, wide, NULL), PG_E_UNSUPPORTED);
+    assert_int_equal(seen, 3); /* named before the model, and gone with it */
+    assert_false(is_there(""));
+    assert_false(is_there(".data") || is_there(".test"));
+    o.write.prove = NULL;
+    assert_ok(export(NULL, o, wide, NULL));
+    assert_true(is_there("") && is_there(".data") && is_there(".test/test_data_set_0/input_0.pb"));
+    assert_true(is_there(".test/test_data_set_0/output_0.pb"));
+    o.write.prove = declines;
+    assert_int_equal(export(NULL, o, wide, NULL), PG_E_UNSUPPORTED);
+    assert_int_equal(seen, 7);
+    assert_true(is_there("") && is_there(".data") && is_there(".test/test_data_set_0/input_0.pb"));
+    assert_false(is_there(".data-2"));
+    o.write.prove = NULL;
+    assert_ok(export(NULL, o, wide, NULL));
+    assert_true(is_there(".data-2") && !is_there(".data"));
+}
+
+/* Every number is the nearest multiple of its channel's step, whose largest number is 127. */
+static void quantizes_each_channel_in_its_own_steps(void **state)
+{
+    (void)state;
+    pg_onnx_report rep = {0};
+    pg_store *s = NULL;
+    int8_t q[16][32];
+    float step[32];
+    put_wide_weights();
+    assert_ok(export(&rep, (pg_onnx_opts){.quantize = "int8"}, wide, NULL));
+    assert_int_equal(rep.n_quantized, 1);
+    assert_int_equal(rep.n_rows, 16);
+    assert_true(rep.max_change > 0 && rep.max_change < 0.02 * rep.max_given);
+    assert_ok(pg_store_open(&s, out, NULL, NULL));
+    assert_string_equal(pg_store_weight(s, 0)->name, "w/kernel_quantized");
+    assert_string_equal(pg_store_weight(s, 1)->name, "w/kernel_scale");
+    assert_ok(pg_store_read(s, 0, 0, q, sizeof q, NULL));
+    assert_ok(pg_store_read(s, 1, 0, step, sizeof step, NULL));
+    for (size_t c = 0; c < 32; c++) {
+        int most = 0;
+        for (size_t r = 0; r < 16; r++) {
+            most = abs(q[r][c]) > most ? abs(q[r][c]) : most;
+            assert_true(fabsf(kernel[r][c] - q[r][c] * step[c]) <= 0.5001f * step[c]);
+        }
+        assert_int_equal(most, 127);
+    }
+    pg_store_close(s);
+    pg_onnx_report_fini(&rep);
+}
+
+static void refuses_to_quantize_infinities(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    put_wide_weights();
+    kernel[3][4] = INFINITY;
+    put_weights("{" TENSOR("w/kernel", "F32", "[16,32]", "0", "2048") "}", kernel, sizeof kernel);
+    assert_fails(PG_E_UNSUPPORTED, export(NULL, (pg_onnx_opts){.quantize = "int8"}, wide, &err),
+                 &err);
+    assert_non_null(strstr(err.msg, "w/kernel"));
+}
+
+/* An .npy of 3 rows. */
+static void put_rows(void)
+{
+    char head[128];
+    float x[3][16];
+    FILE *f = fopen(rows, "wb");
+    assert_non_null(f);
+    memset(head, ' ', sizeof head);
+    memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+    static const char dict[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 16), }";
+    memcpy(head + 10, dict, sizeof dict - 1);
+    head[sizeof head - 1] = '\n';
+    for (size_t k = 0; k < 3 * 16; k++)
+        x[k / 16][k % 16] = (float)k / 48;
+    assert_int_equal(fwrite(head, 1, sizeof head, f), sizeof head);
+    assert_int_equal(fwrite(x, 1, sizeof x, f), sizeof x);
+    assert_int_equal(fclose(f), 0);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -122,13 +285,25 @@ static int make_folder(void **state)
         return -1;
     snprintf(weights, sizeof weights, "%s/w.safetensors", folder);
     snprintf(out, sizeof out, "%s/m.onnx", folder);
+    snprintf(rows, sizeof rows, "%s/x.npy", folder);
+    put_rows();
     return 0;
 }
 
 static int remove_file(void **state)
 {
     (void)state;
-    unlink(out);
+    char path[128];
+    static const char *const beside[] = {"", ".data", ".data-2", ".test/test_data_set_0/input_0.pb",
+                                         ".test/test_data_set_0/output_0.pb"};
+    for (size_t k = 0; k < sizeof beside / sizeof *beside; k++) {
+        snprintf(path, sizeof path, "%s%s", out, beside[k]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s.test/test_data_set_0", out);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s.test", out);
+    rmdir(path);
     return 0;
 }
 
@@ -136,6 +311,7 @@ static int remove_folder(void **state)
 {
     (void)state;
     unlink(weights);
+    unlink(rows);
     return rmdir(folder);
 }
 
@@ -143,4 +319,9 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(folds_only_into_kernels_of_real_numbers, remove_file),
                   cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it,
                                             remove_file),
-                  cmocka_unit_test_teardown(refuses_outputs_of_one_name, remove_file))
+                  cmocka_unit_test_teardown(refuses_outputs_of_one_name, remove_file),
+                  cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
+                  cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
+                  cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
+                  cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
+                  cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))

@@ -131,6 +131,12 @@ class Rewrite(Case):
         self.assertIn('12 nodes', str(report))
         self.assertEqual(pgfit.inspect('m.onnx').format, 'onnx')
         self.assertGreater(pgfit.to_onnx('model.h5', 'h.onnx', dtype='float16', opset=20, layout='nchw-input').max_rel_error, 0)
+        beside = pgfit.to_onnx('model.h5', 'b.onnx', external_data=True, check=TESTDATA / 'files/keras-2.2.4/cnn4-g2/x0.npy', quantize='int8')
+        self.assertGreater(beside.max_change, 0)
+        self.assertLess(beside.max_change, 0.05 * beside.max_given)
+        self.assertEqual((beside.test_folder, beside.data_file, beside.n_rows), ('b.onnx.test', None, 8))
+        self.assertIn('4 kernels as int8; predictions of 8 rows', str(beside))
+        self.assertEqual(pgfit.to_onnx('model.h5', 'c.onnx', external_data=True).data_file, 'c.onnx.data')
         self.refused(pgfit.ArgumentError, pgfit.to_onnx, 'model.h5', 'x.onnx', opset=3)
         self.refused(pgfit.ArgumentError, pgfit.to_onnx, 'model.h5', 'x.onnx', layout='tf')
 

@@ -27,6 +27,14 @@ typedef struct pg_onnx_opts {
                                order; NULL: they stay open */
     int channels_first;     /* images come and go as (rows, channels, height, width) */
     int fold_bn;            /* normalisations after convolutions go into the kernels */
+    uint64_t
+        external_above;   /* a model of more bytes has its tensors in OUT.data, beside it, each at
+                             a multiple of 4096; 0: 2 GB, which is as large as one file may be */
+    const char *check;    /* .npy or .npz with rows of the inputs: the first of them, at most 16,
+                             and what the model gives for them are written into OUT.test, a folder
+                             as ONNX keeps the data of its own tests; NULL: none */
+    const char *quantize; /* "int8": kernels become int8 numbers with a scale for each output
+                             channel, and float32 again before they are used; NULL: none */
 } pg_onnx_opts;
 
 typedef struct pg_onnx_report {
@@ -36,8 +44,15 @@ typedef struct pg_onnx_report {
     size_t n_verified;          /* initialisers, read back and equal */
     uint64_t n_params, n_bytes; /* elements and bytes of initialisers */
     uint64_t file_bytes;        /* dry_run: 0 */
-    double max_rel_error;       /* of rounding, with dtype */
-    char **notes;               /* one line each */
+    char *data_file;            /* of tensors, beside the model; NULL: there is none */
+    uint64_t data_bytes;
+    char *test_folder; /* or NULL */
+    uint64_t n_rows;   /* that were predicted, for the test data or to see what quantizing does */
+    size_t n_quantized;
+    double max_change;    /* of a number that the model gives for these rows, by quantizing */
+    double max_given;     /* the largest of these numbers */
+    double max_rel_error; /* of rounding, with dtype */
+    char **notes;         /* one line each */
     size_t n_notes;
 } pg_onnx_report;
 
@@ -45,10 +60,10 @@ typedef struct pg_onnx_report {
 PG_API void pg_onnx_report_fini(pg_onnx_report *r);
 
 /* Writes the model of `in`, a full model, or weights with a description, as it predicts. A
- * wrapper's file gives its one-device model. The output appears whole or not at all, every
- * initialiser is read back and compared with its source. opts and report may be NULL; *report must
- * be zeroed. Errors: PG_E_UNSUPPORTED names the layer that has no counterpart in ONNX; those of
- * pg_convert_open(). */
+ * wrapper's file gives its one-device model. The output appears whole or not at all, with what lies
+ * beside it; every initialiser is read back and compared with its source. opts and report may be
+ * NULL; *report must be zeroed. Errors: PG_E_UNSUPPORTED names the layer that has no counterpart in
+ * ONNX; those of pg_convert_open(). */
 PG_API PG_MUST_USE pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts,
                                           pg_onnx_report *report, pg_err *err);
 

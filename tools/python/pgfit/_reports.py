@@ -105,7 +105,9 @@ class ConvertReport(Report):
 @dataclasses.dataclass
 class OnnxReport:
     """Of to_onnx. n_tensors: variables of the model; n_inits: initialisers of the graph, with n_params elements and n_bytes
-    bytes; n_verified of them were read back and are equal to their source. max_rel_error: of rounding, with dtype."""
+    bytes; n_verified of them were read back and are equal to their source. max_rel_error: of rounding, with dtype. data_file,
+    test_folder: what was written beside the model. max_change: of a prediction for n_rows rows, by quantizing n_quantized
+    kernels; max_given: the largest of these predictions."""
 
     output: Optional[str]
     opset: int
@@ -116,6 +118,13 @@ class OnnxReport:
     n_params: int
     n_bytes: int
     file_bytes: int
+    data_file: Optional[str]
+    data_bytes: int
+    test_folder: Optional[str]
+    n_rows: int
+    n_quantized: int
+    max_change: float
+    max_given: float
     max_rel_error: float
     notes: List[str]
 
@@ -123,7 +132,13 @@ class OnnxReport:
         checked = "; %d/%d as converted" % (self.n_verified, self.n_inits) if self.n_verified else "; nothing written yet"
         line = "%s: opset %d, %s, %s, %s%s" % (self.output, self.opset, count(self.n_nodes, "node"),
                                                count(self.n_inits, "initialiser"), size(self.n_bytes), checked)
-        return "\n".join([line] + ["  note: " + x for x in self.notes])
+        more = ["  %s: %s of tensors" % (self.data_file, size(self.data_bytes))] if self.data_file else []
+        if self.test_folder:
+            more.append("  %s: %s and what the model gives for them" % (self.test_folder, count(self.n_rows, "row")))
+        if self.n_quantized and self.n_rows:
+            more.append("  %s as int8; predictions of %s change by %.1e or less, of %.3g" % (
+                count(self.n_quantized, "kernel"), count(self.n_rows, "row"), self.max_change, self.max_given))
+        return "\n".join([line] + more + ["  note: " + x for x in self.notes])
 
 
 @dataclasses.dataclass

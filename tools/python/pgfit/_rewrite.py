@@ -226,7 +226,8 @@ def convert(src: Path, dst: Path, *, to: Optional[str] = None, model: ModelLike 
 
 
 def to_onnx(src: Path, dst: Path, *, model: ModelLike = None, dtype: Optional[str] = None, opset: int = 0, batch: int = 0,
-            sizes: Optional[str] = None, layout: str = "nhwc-input", fold_bn: bool = False, part: Optional[str] = None,
+            sizes: Optional[str] = None, layout: str = "nhwc-input", fold_bn: bool = False, external_data: bool = False,
+            check: Optional[Path] = None, quantize: Optional[str] = None, part: Optional[str] = None,
             force: bool = False, dry_run: bool = False, no_sync: bool = False, skip_verify: bool = False,
             progress: Progress = False) -> OnnxReport:
     """Writes a model as ONNX, as it predicts; of a wrapper's file the one-device model.
@@ -239,6 +240,9 @@ def to_onnx(src: Path, dst: Path, *, model: ModelLike = None, dtype: Optional[st
         sizes: "64,64": what the shapes of the inputs leave open, in order; None: it stays open.
         layout: "nchw-input": images come and go with channels first.
         fold_bn: normalisations after convolutions go into the kernels.
+        external_data: tensors go into dst + ".data"; done anyway beyond 2 GB.
+        check: a .npy or .npz; rows of it and what the model gives for them go into the folder dst + ".test".
+        quantize: "int8": kernels become int8 with a scale per output channel; the report says what that changes.
     The others are unwrap()'s. Raises UnsupportedError (names the layer that ONNX cannot say), MismatchError.
 
     >>> to_onnx("model.h5", "model.onnx").opset
@@ -249,5 +253,6 @@ def to_onnx(src: Path, dst: Path, *, model: ModelLike = None, dtype: Optional[st
         raise _errors.ArgumentError('layout is "nhwc-input" or "nchw-input", not "%s"' % layout)
     return _write("pg_onnx_file", OnnxReport, src, dst, abi.pg_onnx_opts(), {
         **described(model, "model", "model_text"), "dtype": dtype, "opset": opset, "batch": batch, "sizes": sizes,
-        "channels_first": layouts.index(layout), "fold_bn": fold_bn, "part": part, "force": force, "dry_run": dry_run,
+        "channels_first": layouts.index(layout), "fold_bn": fold_bn, "external_above": int(external_data),
+        "check": check, "quantize": quantize, "part": part, "force": force, "dry_run": dry_run,
         "no_sync": no_sync, "skip_verify": skip_verify}, progress)

@@ -1,6 +1,7 @@
 /* abi.h - what of the C API this package calls, as <pg/pg.h> declares it, without its comments.
  *
- * _abi.py makes ctypes of it. tests/python/abi.py has the C compiler compare both: sizes, offsets, values and prototypes. */
+ * _abi.py makes ctypes of it. tests/python/abi.py has the C compiler compare both: sizes, offsets,
+ * values and prototypes. */
 /* clang-format off */
 #define PG_MAX_RANK 8
 #define PG_STATS_BINS 8
@@ -93,10 +94,12 @@ struct pg_convert_report {
 };
 struct pg_onnx_opts {
     pg_write_opts write; const char *model; const char *model_text; const char *dtype; int opset; uint64_t batch;
-    const char *sizes; int channels_first; int fold_bn;
+    const char *sizes; int channels_first; int fold_bn; uint64_t external_above;
+    const char *check; const char *quantize;
 };
 struct pg_onnx_report {
     int opset; size_t n_nodes, n_inits; size_t n_tensors; size_t n_verified; uint64_t n_params, n_bytes; uint64_t file_bytes;
+    char *data_file; uint64_t data_bytes; char *test_folder; uint64_t n_rows; size_t n_quantized; double max_change; double max_given;
     double max_rel_error; char **notes; size_t n_notes;
 };
 enum pg_shard_format {
