@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """pgfit --list-layers against the layer classes that real Keras exports, and against its manual page: what cannot be trained stands there
-with the same reason, and so does what is no class of a file.
+with the same reason, and so does what is no class of a file. The page about formats says for every class that ONNX has what it becomes.
 
-usage: list_layers.py --tools DIR --page FILE [--classes]      --classes: run inside a Keras, prints what it exports
+usage: list_layers.py --tools DIR --page FILE --formats FILE [--classes]      --classes: run inside a Keras, prints what it exports
 Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; the page is looked at without them too."""
 import argparse
 import inspect
@@ -29,10 +29,13 @@ def exported():
     print(json.dumps(sorted(names)))
 
 
-def page_rows(path):
-    """{class: why} of the page's table."""
+def page_rows(path, head=None):
+    """{class: why} of the page's table, or of the one whose second column has that head."""
     with open(path) as f:
-        rows = re.findall(r"^\| ([A-Z][^|]*?) \| ([^|]*?) \|$", f.read(), re.M)
+        text = f.read()
+    if head:
+        text = re.search(r"^\| [a-z]+ \| %s \|\n.*?\n\n" % head, text, re.M | re.S).group()
+    rows = re.findall(r"^\| ([A-Z][^|]*?) \| ([^|]*?) \|$", text, re.M)
     return {name: why for names, why in rows for name in names.split(", ")}
 
 
@@ -40,6 +43,7 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tools")
     ap.add_argument("--page")
+    ap.add_argument("--formats")
     ap.add_argument("--classes", action="store_true")
     a = ap.parse_args()
     if a.classes:
@@ -51,6 +55,10 @@ def main():
             bad.append("the page: %s: %s, pgfit says: %s" % (name, rows.get(name), why))
     beside = {name for name in rows if name not in said["layers"]}
     bad += ["the page: %s is trained" % name for name in rows if said["layers"].get(name)]
+    become = {name for name, has in said["onnx"].items() if has}
+    told = set(page_rows(a.formats, "operators"))
+    bad += ["the page about formats: %s becomes ONNX, but it does not say what" % name for name in sorted(become - told)]
+    bad += ["the page about formats: %s does not become ONNX" % name for name in sorted(told - become)]
     found = set()
     for env in ("PG_KERAS2_PYTHON", "PG_KERAS3_PYTHON"):
         if not os.environ.get(env):

@@ -7,6 +7,7 @@ usage: train_layers.py --step PROGRAM [--only TEXT,...] [-v]      PROGRAM: the t
 Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; with none of them the test is skipped (exit 77). PG_SHARE
 (pgbox.py) leaves out some cases."""
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -157,7 +158,18 @@ def start():
     return keras, np, tf
 
 
-def emit_case(name, layer, shapes, folder):
+def exact(keras, np, model, x):
+    """The predictions of the same model in float64, as far as Keras has it in that: by them its own float32 is measured."""
+    with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet):
+        twin = keras.models.model_from_json(model.to_json().replace('"float32"', '"float64"'))
+    twin.set_weights([w.astype("float64") if w.dtype == "float32" else w for w in model.get_weights()])
+    x = [v.astype("float64") if v.dtype == "float32" else v for v in x]
+    said = twin(x if len(x) > 1 else x[0], training=False)
+    found = [np.asarray(p) for p in (said if isinstance(said, (list, tuple)) else [said])]
+    return {"exact%d" % k: p for k, p in enumerate(found) if p.dtype == "float64"}
+
+
+def emit_case(name, layer, shapes, folder, with_exact=False):
     """One model, one step; everything that is needed to do it again, and what came out."""
     keras, np, tf = start()
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -175,6 +187,11 @@ def emit_case(name, layer, shapes, folder):
     given = x if len(x) > 1 else x[0]
     said = model(given, training=False)
     want = {"predictions%d" % k: np.asarray(p) for k, p in enumerate(said if many else [said])}
+    if with_exact:
+        try:
+            want.update(exact(keras, np, model, x))
+        except Exception:  # not every layer of Keras computes in float64
+            pass
     train_sequences.reset_states(model)
     y = [rng.normal(0, 1, want["predictions%d" % k].shape).astype("float32") for k in range(len(model.outputs))]
     w = rng.uniform(0, 2, 4).astype("float32") if "weighted" in name else None
@@ -208,13 +225,13 @@ def emit_case(name, layer, shapes, folder):
         train_sequences.as_cudnn(folder, RATE)
 
 
-def emit(folder, only):
+def emit(folder, only, with_exact):
     keras, _, _ = start()
     for name, (layer, shapes) in recipes(keras).items():
         if not any(o in name for o in only.split(",")) or not (only or pgbox.chosen(name)):
             continue
         try:
-            emit_case(name, layer, shapes, os.path.join(folder, name))
+            emit_case(name, layer, shapes, os.path.join(folder, name), with_exact)
         except Exception as e:  # Keras itself cannot
             print("%s: not tried, Keras: %s" % (name, str(e).strip().splitlines()[0][:150]))
 
@@ -278,11 +295,12 @@ def main():
     ap.add_argument("--step")
     ap.add_argument("--emit")
     ap.add_argument("--judge")
+    ap.add_argument("--exact", action="store_true")
     ap.add_argument("--only", default="")
     ap.add_argument("-v", action="store_true")
     a = ap.parse_args()
     if a.emit:
-        return emit(a.emit, a.only)
+        return emit(a.emit, a.only, a.exact)
     if a.judge:
         return judge(a.judge)
     tried = bad = 0
