@@ -10,7 +10,7 @@
 #include "onnx/predict.h"
 #include "train/step/step.h"
 
-#define PIECE ((size_t)4096)
+#define PIECE ((size_t)65536)
 
 /* ---- which ---- */
 

@@ -44,10 +44,12 @@ done:
 typedef struct view {
     const pg__onnx *x;
     pg__taker *taker;
-    unsigned char *piece; /* PIECE doubles of factors or values */
+    unsigned char *piece; /* PIECE elements, as large as doubles */
+    double *values;       /* the same as numbers */
 } view;
 
-#define PIECE ((size_t)4096)
+#define PIECE \
+    ((size_t)65536) /* as many as are copied at a time: a take reads its source anew for each */
 
 /* Elements first ... first + n of a tensor that is held in memory. */
 static void put_values(const pg__onnx_init *t, uint64_t first, size_t n, unsigned char *to)
@@ -63,6 +65,17 @@ static void put_values(const pg__onnx_init *t, uint64_t first, size_t n, unsigne
         case PG_BOOL: to[k] = v != 0; break;
         default: pg__round(to + k * each, t->dtype, &v, PG_F64, 1, NULL);
         }
+    }
+}
+
+/* Multiplies elements from `first` on by the factors of their rows. */
+static void scale(double *v, const pg__onnx_init *t, uint64_t first, size_t n, uint64_t row)
+{
+    for (size_t k = 0, end; k < n; k = end) {
+        const uint64_t at = (first + k) / row, left = (at + 1) * row - (first + k);
+        end = left < n - k ? k + (size_t)left : n;
+        for (size_t i = k; i < end; i++)
+            v[i] *= t->factors[at];
     }
 }
 
@@ -82,15 +95,13 @@ static pg_status put_scaled(view *v, size_t tensor, uint64_t first, size_t n, un
         m = n - at < PIECE ? n - at : PIECE;
         PG_TRY(
             pg__taker_read(v->taker, &take, tensor, (first + at) * from, v->piece, m * from, err));
-        for (size_t k = 0; k < m; k++) {
-            double value = pg__value_at(v->piece + k * from, take.from);
-            if (t->factors)
-                value *= t->factors[(first + at + k) / row];
-            if (t->scales)
-                to[at + k] = (unsigned char)pg__onnx_quantized(t, first + at + k, value);
-            else
-                pg__round(to + (at + k) * each, t->dtype, &value, PG_F64, 1, NULL);
-        }
+        pg__values(v->values, v->piece, m, take.from);
+        if (t->factors)
+            scale(v->values, t, first + at, m, row);
+        for (size_t k = 0; t->scales && k < m; k++)
+            to[at + k] = (unsigned char)pg__onnx_quantized(t, first + at + k, v->values[k]);
+        if (!t->scales)
+            pg__round(to + at * each, t->dtype, v->values, PG_F64, m, NULL);
     }
 done:
     return st;
@@ -137,6 +148,7 @@ static void close_view(void *ctx)
     view *v = ctx;
     pg__taker_free(v->taker);
     pg__mem_free(v->piece);
+    pg__mem_free(v->values);
     pg__mem_free(v);
 }
 
@@ -169,7 +181,8 @@ pg_status pg__onnx_inits_store(pg_store **out, pg__onnx *x, const pg__rounding *
         return pg__nomem(err);
     v->x = x;
     v->piece = pg__mem_array(PIECE, sizeof(double));
-    if (!v->piece)
+    v->values = pg__mem_array(PIECE, sizeof *v->values);
+    if (!v->piece || !v->values)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__taker_new(&v->taker, x->weights, x->g.n_inits, err));
     PG_TRY(pg__store_new(&s, PG_CONVERTED, &io, v, err));

@@ -100,6 +100,15 @@ void pg__round(void *to, pg_dtype to_type, const void *from, pg_dtype from_type,
             memmove(q, p, n * n_to);
         return;
     }
+    if (to_type == PG_F32 && from_type == PG_F64 && !stats) { /* compilers turn it into vectors */
+        for (size_t i = 0; i < n; i++) {
+            double x;
+            memcpy(&x, p + i * sizeof x, sizeof x);
+            const float f = (float)x;
+            memcpy(q + i * sizeof f, &f, sizeof f);
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++, p += n_from, q += n_to) {
         const double x = pg__value_at(p, from_type), y = store(q, to_type, x);
         if (stats)
