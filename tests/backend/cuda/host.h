@@ -36,6 +36,10 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
 
+/* If set, it is told of memory: where a device and where the host has n bytes from now on; host
+ * NULL: no longer. */
+extern void (*pg__fake_on_memory)(const void *device, void *host, size_t n);
+
 /* Is it among what FAKE_CUDA_REFUSES names? */
 int pg__fake_refuses(const char *what);
 

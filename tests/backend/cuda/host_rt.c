@@ -409,6 +409,8 @@ static void note_memory(const pg__rt *rt)
     note("memory", n, (unsigned)rt->ordinal);
 }
 
+void (*pg__fake_on_memory)(const void *device, void *host, size_t n);
+
 pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
 {
     const pg_status st = fails("alloc", PG_E_NOMEM, err);
@@ -426,6 +428,8 @@ pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
     memset(mem + HEAD, 0, n);
     *p = (void *)((uintptr_t)(mem + HEAD) | DEVICE_BIT | /* NOLINT */
                   (uintptr_t)(rt->ordinal + 1) << OWNER_AT);
+    if (pg__fake_on_memory)
+        pg__fake_on_memory(*p, mem + HEAD, n);
     note_memory(rt);
     return PG_OK;
 }
@@ -439,6 +443,8 @@ void pg__rt_free(pg__rt *rt, void *p)
     size_t n;
     memcpy(&n, mem, sizeof n);
     atomic_fetch_sub(&in_use[rt->ordinal % MAX_DEVICES], n);
+    if (pg__fake_on_memory)
+        pg__fake_on_memory(p, NULL, 0);
     free(mem);
 }
 
