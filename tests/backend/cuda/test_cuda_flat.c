@@ -62,6 +62,10 @@ static float *back(void *p, size_t n)
     return v;
 }
 
+/* nvcc makes one instruction of a product and a sum, so it rounds once less than the plain answers.
+ */
+#define BOUND 4e-7
+
 static void same(const float *got, const float *want, size_t n, double bound, const char *what)
 {
     for (size_t i = 0; i < n; i++)
@@ -97,13 +101,15 @@ static void check_update(const pg__optimizer_type *type, pg__optimizer_kind kind
         assert_ok(cuda->flat.update(dev, kind, u, w_there, g_there, s_there, n));
     }
     cuda->free(dev, g_there);
+    /* A difference of two powers, divided by the rate. */
+    const double bound = kind == PG_OPT_ftrl ? BOUND / (double)u->lr : BOUND;
     float *w_back = back(w_there, n);
-    same(w_back, w, n, 2e-7, type->name);
+    same(w_back, w, n, bound, type->name);
     for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
         if (!s[k])
             continue;
         float *s_back = back(s_there[k], n);
-        same(s_back, s[k], n, 2e-7, type->name);
+        same(s_back, s[k], n, bound, type->name);
         pg__mem_free(s_back);
         pg__mem_free(s[k]);
     }
@@ -158,7 +164,7 @@ static void centered_rmsprop_too(void **state)
         assert_ok(cuda->flat.update(dev, PG_OPT_rmsprop, &u, w_there, g_there, s_there, N));
     }
     float *w_back = back(w_there, N);
-    same(w_back, w, N, 2e-7, "rmsprop");
+    same(w_back, w, N, BOUND, "rmsprop");
     for (size_t k = 0; k < 3; k++) {
         cuda->free(dev, s_there[k]);
         pg__mem_free(zero[k]);
@@ -195,7 +201,7 @@ static void check_sums(size_t n)
     if (!(fabs(got - want) <= 1e-6 * want))
         fail_msg("penalty of %zu: %.12g, not %.12g", n, got, want);
     float *g_back = back(g_there, n);
-    same(g_back, g, n, 2e-7, "regularise");
+    same(g_back, g, n, BOUND, "regularise");
     cuda->free(dev, w_there);
     pg__mem_free(g_back);
     pg__mem_free(g);
@@ -253,7 +259,7 @@ static void check_limits(size_t n, double scale, double limit)
         g_back[2] = g[2] = 0;
     }
     same(g_back, g, n, 1e-7, "clip");
-    same(into_back, into, n, 2e-7, "blend");
+    same(into_back, into, n, BOUND, "blend");
     cuda->free(dev, from_there);
     pg__mem_free(g_back);
     pg__mem_free(into_back);

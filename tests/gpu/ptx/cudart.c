@@ -29,7 +29,8 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 static struct {
     const void *stub;
     const ptx_kernel *kernel;
-    unsigned long n; /* launches that were done */
+    char name[64];  /* in kernels.def */
+    _Atomic long n; /* launches that were done */
 } known[MAX_KERNELS];
 static size_t n_known;
 
@@ -56,6 +57,15 @@ static _Noreturn void die(const char *what, const char *name)
     abort();
 }
 
+/* Of "_Z10add_kernel7pgk_addm", "add". */
+static void name_of(char name[64], const char *mangled)
+{
+    const size_t digits = strspn(mangled, "_ZL");
+    char *at;
+    const long n = strtol(mangled + digits, &at, 10) - (long)strlen("_kernel");
+    (void)snprintf(name, 64, "%.*s", (int)(n > 0 ? n : 0), at);
+}
+
 void __cudaRegisterFunction(void **handle, const char *stub, char *name, const char *device_name,
                             int limit, void *tid, void *bid, void *block, void *grid, int *warp)
 {
@@ -65,7 +75,8 @@ void __cudaRegisterFunction(void **handle, const char *stub, char *name, const c
     if (!k || n_known == MAX_KERNELS)
         die("there is no PTX of ", device_name);
     known[n_known].stub = stub;
-    known[n_known++].kernel = k;
+    known[n_known].kernel = k;
+    name_of(known[n_known++].name, k->name);
 }
 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub)
@@ -93,7 +104,7 @@ static void tell(void)
     const char *path = getenv("PTX_LOG");
     FILE *f = path ? fopen(path, "a") : NULL;
     for (size_t k = 0; f && k < n_known; k++)
-        fprintf(f, "%s %lu\n", known[k].kernel->name, known[k].n);
+        fprintf(f, "%s %ld\n", known[k].name, known[k].n);
     if (f)
         fclose(f);
 }
