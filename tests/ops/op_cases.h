@@ -133,6 +133,11 @@ typedef struct op_case {
 /* clang-format on */
 #define ATTENTION(...) ATTRS(attention, __VA_ARGS__)
 
+#ifdef PG_SIZE_CASES
+static const op_case cases[] = {
+#include "ops/op_cases_sizes.def"
+};
+#else
 static const op_case cases[] = {
     RNN_CASE(lstm, 3, 5, 3, 4, NONE, NORMAL, 4, TANH, SIGMOID),
     RNN_CASE(lstm, 3, 5, 3, 4, NONE, NORMAL, 1, TANH, SIGMOID, .reverse = 1, .zero_masked = 1),
@@ -337,6 +342,7 @@ static const op_case cases[] = {
 #include "ops/op_cases_loss.def"
 #include "ops/op_cases_move.def"
 };
+#endif
 #define N_CASES (sizeof cases / sizeof *cases)
 
 #endif
