@@ -18,18 +18,14 @@ uint64_t ptx_random(uint64_t *state)
 
 static void reset(ptx_launch *l)
 {
-    const ptx_kernel *k = l->kernel;
+    const uint32_t *const grid = l->threads[0].nctaid;
+    const uint32_t x = l->block % grid[0], rest = l->block / grid[0];
     for (uint32_t n = 0; n < l->n_threads; n++) {
         ptx_thread *t = &l->threads[n];
-        const uint32_t x = t->ntid[0], y = t->ntid[1], across = t->nctaid[0];
-        t->tid[0] = n % x, t->tid[1] = n / x % y, t->tid[2] = n / x / y;
-        t->ctaid[0] = l->block % across;
-        t->ctaid[1] = l->block / across % t->nctaid[1];
-        t->ctaid[2] = l->block / across / t->nctaid[1];
-        t->number = (uint16_t)n;
-        t->lane = n % LANES;
+        t->ctaid[0] = x, t->ctaid[1] = rest % grid[1], t->ctaid[2] = rest / grid[1];
         t->pc = 0, t->state = READY, t->warp_interval = 0;
-        memset(t->local_known, 0, k->local_bytes);
+        if (l->kernel->local_bytes > 0)
+            memset(t->local_known, 0, l->kernel->local_bytes);
     }
     l->interval = 0;
     if (l->shared.known)
@@ -39,8 +35,6 @@ static void reset(ptx_launch *l)
 /* Each order of the threads is as likely as another. */
 static void deal(ptx_launch *l)
 {
-    for (uint32_t k = 0; k < l->n_threads; k++)
-        l->order[k] = (uint16_t)k;
     for (uint32_t k = l->n_threads; ptx_seed != 0 && k > 1; k--) {
         const uint32_t other = (uint32_t)(ptx_random(&l->random) % k);
         const uint16_t was = l->order[k - 1];

@@ -63,6 +63,10 @@ static void lay_out(ptx_launch *l, const uint32_t grid[3], const uint32_t block[
     for (uint32_t n = 0; n < l->n_threads; n++) {
         ptx_thread *t = &l->threads[n];
         t->launch = l;
+        t->number = l->order[n] = (uint16_t)n;
+        t->lane = n % 32;
+        t->tid[0] = n % block[0], t->tid[1] = n / block[0] % block[1];
+        t->tid[2] = n / block[0] / block[1];
         memcpy(t->ntid, block, sizeof t->ntid);
         memcpy(t->nctaid, grid, sizeof t->nctaid);
         t->registers = l->memory + n * each;

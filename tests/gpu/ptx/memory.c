@@ -195,15 +195,19 @@ static void trace(ptx_thread *t, ptx_region *r, uint64_t at, uint32_t n, ptx_kin
     if (n < GRANULE)
         ptx_fault(t, place, "%s a single byte of %s, which nobody follows", words[kind], what);
     for (uint64_t g = at / GRANULE; g < (at + n) / GRANULE; g++) {
-        meets(t, &r->written[g], &now, kind, PTX_WRITE, what);
-        if (kind != PTX_READ)
+        ptx_trace *const mine = kind == PTX_WRITE  ? &r->written[g]
+                                : kind == PTX_READ ? &r->read[g]
+                                                   : &r->met[g];
+        if (r->written[g].launch == number)
+            meets(t, &r->written[g], &now, kind, PTX_WRITE, what);
+        if (kind != PTX_READ && r->read[g].launch == number)
             meets(t, &r->read[g], &now, kind, PTX_READ, what);
-        if (kind != PTX_ATOMIC)
+        if (kind != PTX_ATOMIC && r->met[g].launch == number)
             meets(t, &r->met[g], &now, kind, PTX_ATOMIC, what);
-        if (kind == PTX_WRITE)
-            r->written[g] = now;
+        if (kind == PTX_WRITE || mine->launch != number)
+            *mine = now;
         else
-            join(kind == PTX_READ ? &r->read[g] : &r->met[g], &now);
+            join(mine, &now);
     }
 }
 
