@@ -167,6 +167,7 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
     if (shared > 0 || k->param_bytes > sizeof c.params)
         return cudaErrorNotSupported;
     ptx_pack(k, args, c.params);
-    return (cudaError_t)pg__fake_queue(
-        stream, k->name, run, &c, offsetof(call, params) + k->param_bytes, pg__rt_ordinal(rt) + 1);
+    return (cudaError_t)pg__fake_queue(stream, known[c.which].name, run, &c,
+                                       offsetof(call, params) + k->param_bytes,
+                                       pg__rt_ordinal(rt) + 1);
 }
