@@ -68,9 +68,11 @@ typedef struct pg__zero {
     int stage;
     int universal; /* ds_to_universal.py made it: a file for each parameter */
     uint64_t n_ranks;
-    int64_t step;      /* of the optimizer on the first rank; -1: unknown, or PG_ZERO_UNREAD */
-    char *ranks_say;   /* ds_version of the first optim_states, or NULL */
-    pg_store **flat;   /* by rank: the float32 parts, a tensor for each group */
+    int64_t step; /* of the optimizer on the first rank; -1: unknown, or PG_ZERO_UNREAD */
+    int64_t saved_at, updates; /* by model_states: steps of the job, and those that were not
+                                  skipped; -1: unknown */
+    char *ranks_say;           /* ds_version of the first optim_states, or NULL */
+    pg_store **flat;           /* by rank: the float32 parts, a tensor for each group */
     pg_store **state;  /* by rank: the optimizer's tensors, "GROUP.exp_avg"; NULL: not asked for */
     pg_store **frozen; /* by rank: parts of parameters that are not trained; NULL: none. Stages 1
                           and 2: whole, of the first rank alone */
@@ -166,6 +168,13 @@ void pg__zero_cut_fini(pg__zero_cut *c);
 /* n bytes from byte off of the row of a tensor, in the type in which it is stored. */
 pg_status pg__zero_row_read(const pg__zero_cut *c, const pg__tiled *row, uint64_t off, void *buf,
                             size_t n, pg_err *err);
+
+/* ---- zero_step.c ---- */
+
+/* If model_states of stages 1 and 2 have seen another number of updates than the optimizer, whose
+ * masters are in c, they must still begin with the same weights: a job that was resumed without its
+ * optimizer counts anew. */
+pg_status pg__zero_check_module(const pg__zero_cut *c, const pg__zero *z, pg_err *err);
 
 /* ---- zero_rest.c ---- */
 

@@ -428,6 +428,22 @@ static pg_status cut_weights(pg__zero_cut *c, const pg__zero_job *job, const pg_
     return job->what == PG_ZERO_TRAINED ? PG_OK : cut_rows(c, job, z, err);
 }
 
+/* The masters are needed for it also where the module's weights are taken. */
+static pg_status check_module(const pg__zero_cut *c, const pg__zero_job *job, const pg__zero *z,
+                              pg_err *err)
+{
+    pg__zero_cut masters = {0};
+    if (z->stage == 3 || z->universal || job->what == PG_ZERO_NONE)
+        return PG_OK;
+    if (job->what != PG_ZERO_TRAINED)
+        return pg__zero_check_module(c, z, err);
+    pg_status st = cut_rows(&masters, job, z, err);
+    if (st == PG_OK)
+        st = pg__zero_check_module(&masters, z, err);
+    pg__zero_cut_fini(&masters);
+    return st;
+}
+
 pg_status pg__zero_cut_of(pg__zero_cut *out, const pg__zero_job *job, const pg__zero *z,
                           pg_err *err)
 {
@@ -435,6 +451,7 @@ pg_status pg__zero_cut_of(pg__zero_cut *out, const pg__zero_job *job, const pg__
     pg__zero_cut c = {0};
     if (job->what != PG_ZERO_NONE)
         PG_TRY(cut_weights(&c, job, z, err));
+    PG_TRY(check_module(&c, job, z, err));
     const size_t n = c.n;
     if (z->state)
         PG_TRY(cut_states(&c, z, n, job->what == PG_ZERO_STATE, err));

@@ -70,6 +70,13 @@ pg_status pg__zero_read_job(pg__zero_reading *r, const pg__pickle *p);
 /* The optim_states of all ranks of the slice. */
 pg_status pg__zero_read_ranks(pg__zero_reading *r);
 
+/* ---- zero_step.c ---- */
+
+/* Reads at which step model_states was saved; of the first rank of a slice. */
+void pg__zero_read_step(pg__zero *z, const pg__pickle *p);
+/* The other model_states that are there must be of the same step. */
+pg_status pg__zero_check_models(pg__zero_reading *r);
+
 /* ---- zero_model.c ---- */
 
 /* The first model_states of the slice, then the frozen parameters of all. */

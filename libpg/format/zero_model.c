@@ -224,6 +224,7 @@ static pg_status read_file(pg__zero_reading *r, pg__pt_source *f, const char *na
     PG_TRY(read_ties(r, p));
     PG_TRY(read_experts(r, p));
     PG_TRY(read_writer(r, p));
+    pg__zero_read_step(r->z, p);
     PG_TRY(pg__zero_read_rules(r, p));
 done:
     if (st != PG_OK)
@@ -265,6 +266,8 @@ pg_status pg__zero_read_model(pg__zero_reading *r)
         st = read_file(r, &f, name.s);
     else if (st == PG_E_UNKNOWN) /* it is among the faults */
         st = PG_OK;
+    if (st == PG_OK)
+        st = pg__zero_check_models(r);
     if (st == PG_OK && r->z->frozen_params.n)
         st = read_frozen(r);
 done:

@@ -69,6 +69,30 @@ with zipfile.ZipFile(sys.argv[1], 'w') as z:
 E
 run pgjoin --part optimizer c no.safetensors
 
+# model_states of another step: of one rank in stage 3; beside the optimizer in stage 2, where the weights tell that it was
+# not resumed without its optimizer
+cat >saved_at.py <<'E'
+import re, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as z:
+    members = {i.filename: z.read(i) for i in z.infolist()}
+with zipfile.ZipFile(sys.argv[1], 'w') as z:
+    for n, b in members.items():
+        if n.endswith('/data.pkl'):
+            b, times = re.subn(rb'(global_steps(?:q.|r....)?)K.', lambda m: m[1] + b'K\7', b, flags=re.S)
+            assert times == 1
+        elif '/data/' in n and sys.argv[2:]:
+            b = b[:3] + bytes([b[3] ^ 1]) + b[4:]
+        z.writestr(n, b)
+E
+fresh sub && python3 saved_at.py c/global_step2/zero_pp_rank_1_mp_rank_00_model_states.pt
+run pgjoin c no.safetensors
+fresh small && python3 saved_at.py c/global_step2/mp_rank_00_model_states.pt
+run pgjoin --force c model.safetensors && same model.safetensors small/model
+python3 saved_at.py c/global_step2/mp_rank_00_model_states.pt weights
+run pgjoin c no.safetensors
+run pgjoin --as-trained c no.safetensors
+rm saved_at.py
+
 # more files than may be open at a time
 fresh small
 for i in $(seq 200); do cp -r c/global_step2_universal/zero/g "c/global_step2_universal/zero/x$i"; done
