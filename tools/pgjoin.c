@@ -75,8 +75,9 @@ static void print_folder(const pg_shard_report *r, const char *out)
     if (o.n_jobs)
         cli_printf(stdout, "job %u of %u: ", o.job, o.n_jobs);
     shards_files(r, "safetensors");
-    cli_printf(stdout, "%s, %s, %s parameters", cli.dry_run ? " would be written" : "",
-               cli_plural(r->n_tensors, "tensor").s, cli_count(r->n_params).s);
+    cli_printf(stdout, "%s%s %s, %s parameters", cli.dry_run ? " would be written" : "",
+               o.n_jobs ? " of a model of" : ",", cli_plural(r->n_tensors, "tensor").s,
+               cli_count(r->n_params).s);
     if (r->n_reused)
         cli_printf(stdout, "; %s %s", cli_count(r->n_reused).s,
                    o.finish ? "proven" : "already written");

@@ -177,24 +177,43 @@ static int has_suffix(const char *name)
     return 0;
 }
 
-/* Are both names equal but for the number of the rank? */
+/* Are both names equal but for their numbers? */
+static int differ_in_numbers(const char *a, const char *b)
+{
+    while (*a && *b) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        if ((n == 0) != (m == 0) || (n == 0 && *a != *b))
+            return 0;
+        a += n ? n : 1;
+        b += m ? m : 1;
+    }
+    return *a == *b;
+}
+
+/* Are both names equal but for the number of the rank? Without the word, which number that is will
+ * be seen in the file. */
 static int is_of_family(const char *a, const char *b)
 {
     number x, y;
-    return after_word(&x, a) && after_word(&y, b) && x.at == y.at && strncmp(a, b, x.at) == 0 &&
-           strcmp(a + x.at + x.n, b + y.at + y.n) == 0;
+    const int has_word = after_word(&x, a);
+    if (has_word != after_word(&y, b))
+        return 0;
+    return has_word ? x.at == y.at && strncmp(a, b, x.at) == 0 &&
+                          strcmp(a + x.at + x.n, b + y.at + y.n) == 0
+                    : differ_in_numbers(a, b);
 }
 
-/* Keeps of each family the lowest rank. Families are few. */
+/* Keeps of each family the lowest rank, or the first name. Families are few. */
 static pg_status add_family(pg__rank_files *f, const char *name, pg_err *err)
 {
-    number x;
-    if (!has_suffix(name) || !after_word(&x, name) || is_of_training(name))
+    number x = {0};
+    if (!has_suffix(name) || !name[strcspn(name, "0123456789")] || is_of_training(name))
         return PG_OK;
+    const int has_word = after_word(&x, name);
     for (size_t i = 0; i < f->n; i++) {
         if (!is_of_family(f->v[i].name, name))
             continue;
-        if (x.value >= f->v[i].rank)
+        if (has_word ? x.value >= f->v[i].rank : strcmp(name, f->v[i].name) > 0)
             return PG_OK;
         pg__mem_free(f->v[i].name);
         f->v[i] = (pg__rank_file){pg__mem_strdup(name), x.value};

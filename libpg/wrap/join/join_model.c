@@ -98,6 +98,18 @@ static pg_status write_file(pg__join *j, const pg__plan *plan, const pg__format 
     return st;
 }
 
+/* A folder of a file's name is hardly what is meant, unless there is one. */
+static pg_status check_folder(const pg__join *j, pg_err *err)
+{
+    struct stat sb;
+    if (!j->out)
+        return pg_fail(err, PG_E_ARG, "a folder for the shards is needed");
+    if (pg__ends_with(j->out, ".safetensors") && !(stat(j->out, &sb) == 0 && S_ISDIR(sb.st_mode)))
+        return pg_fail(err, PG_E_ARG, "%s: shards go into a folder; name it without .safetensors",
+                       PG_SHOW(j->out));
+    return PG_OK;
+}
+
 static pg_status write_folder(pg__join *j, pg_store *view, pg_err *err)
 {
     pg_shard_report made = {0};
@@ -107,8 +119,9 @@ static pg_status write_folder(pg__join *j, pg_store *view, pg_err *err)
                              .job = j->o->job,
                              .n_jobs = j->o->n_jobs,
                              .finish = j->o->finish};
-    const pg_status st = j->out ? pg_split_store(view, pg__base_name(j->in), j->out, &o, &made, err)
-                                : pg_fail(err, PG_E_ARG, "a folder for the shards is needed");
+    pg_status st = check_folder(j, err);
+    if (st == PG_OK)
+        st = pg_split_store(view, pg__base_name(j->in), j->out, &o, &made, err);
     made.n_layers = j->rep.n_layers;
     made.notes = j->rep.notes;
     made.n_notes = j->rep.n_notes;
@@ -119,7 +132,7 @@ static pg_status write_folder(pg__join *j, pg_store *view, pg_err *err)
 static pg_status note_rounding(pg__join *j, const pg__rounding *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (j->o->dtype && !j->o->write.dry_run)
+    if (j->o->dtype && !j->o->write.dry_run && !j->o->finish) /* which writes no tensors */
         st = note(j, err, "largest rounding error %.1e relative", r->max_rel_error);
     if (st == PG_OK && r->n_overflow)
         st = note(j, err, "%s elements too large for %s: now infinite", PG_NUM(r->n_overflow),

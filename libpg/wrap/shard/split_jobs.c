@@ -74,7 +74,7 @@ typedef struct records {
     unsigned char *told; /* by shard */
     size_t n;
     unsigned n_jobs, n_found;
-    pg__strs faults;
+    int mixed; /* jobs of several N have written; what they wrote is the same */
 } records;
 
 static pg_status load(pg__str *out, const records *r, const char *name, pg_err *err)
@@ -107,12 +107,12 @@ static pg_status take_record(records *r, const char *name, pg_err *err)
         return PG_OK;
     PG_TRY(load(&text, r, name, err));
     PG_TRY(pg__str_printf(&head, err, HEAD, r->n, plan_of(r->v, r->n)));
-    if (text.n < head.n || memcmp(text.s, head.s, head.n) != 0 ||
-        (r->n_jobs && n_jobs != r->n_jobs))
+    if (text.n < head.n || memcmp(text.s, head.s, head.n) != 0)
         PG_FAIL(PG_E_ARG,
-                "%s: job %u of %u wrote shards of another plan; all jobs need the same input and "
-                "options",
-                PG_SHOW(r->s->dir), job, n_jobs);
+                "%s: job %u of %u had another input or other options than this call; give this "
+                "call its options, or, if it was of an earlier try, remove %s",
+                PG_SHOW(r->s->dir), job, n_jobs, name);
+    r->mixed |= r->n_jobs && n_jobs != r->n_jobs;
     r->n_jobs = n_jobs;
     r->n_found++;
     for (const char *line = text.s + head.n; line && *line; line = strchr(line, '\n') + 1) {
@@ -134,17 +134,44 @@ static pg_status take_records(records *r, pg_err *err)
 {
     pg_status st = PG_OK;
     int sys = 0;
+    pg__strs names = {0};
     DIR *d = pg__folder_list(r->s->into);
     if (!d)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(r->s->dir));
-    for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));)
+    for (const struct dirent *e; (e = pg__folder_next(d, &sys));)
         if (strncmp(e->d_name, PG_JOB_RECORD, sizeof PG_JOB_RECORD - 1) == 0)
-            st = take_record(r, e->d_name, err);
-    closedir(d);
-    if (st == PG_OK && sys)
-        st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(r->s->dir));
-    if (st == PG_OK && r->n_found == 0)
+            PG_TRY(pg__strs_add(&names, e->d_name, strlen(e->d_name), err));
+    if (sys)
+        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(r->s->dir)));
+    pg__strs_sort(&names);
+    for (size_t i = 0; i < names.n; i++)
+        PG_TRY(take_record(r, names.v[i], err));
+    if (r->n_found == 0)
         st = pg_fail(err, PG_E_ARG, "%s: no job has written here yet", PG_SHOW(r->s->dir));
+done:
+    closedir(d);
+    pg__strs_fini(&names);
+    return st;
+}
+
+/* Notes that shard i is not right, and which job will mend it. */
+static pg_status add_fault(records *r, size_t i, int damaged, pg_err *err)
+{
+    pg_shard_report *rep = &r->s->rep;
+    const size_t job = 1 + i % r->n_jobs;
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    PG_TRY(pg__str_puts(&text, r->v[i].name, err));
+    if (r->mixed)
+        PG_TRY(pg__str_puts(&text, " (run its job again)", err));
+    else if (r->told[i])
+        PG_TRY(pg__str_printf(&text, err, " (run job %zu again)", job));
+    else
+        PG_TRY(pg__str_printf(&text, err, " (of job %zu, which has not ended)", job));
+    st = damaged ? pg__finding_add(&rep->damaged, &rep->n_damaged, text.s, err)
+                 : pg__finding_add(&rep->missing, &rep->n_missing, text.s, err);
+done:
+    pg__str_fini(&text);
     return st;
 }
 
@@ -157,18 +184,15 @@ static pg_status check_shard(records *r, size_t i, pg_err *err)
     pg__io *io = NULL;
     uint32_t crc = 0;
     if (!r->told[i])
-        return pg__strs_printf(&r->faults, err, "%s (of job %zu, which has not ended)", v->name,
-                               1 + i % r->n_jobs);
+        return add_fault(r, i, 0, err);
     PG_TRY(pg__split_path(&path, r->s, v->name, err));
     if (pg__io_open(&io, path.s, NULL) != PG_OK) {
-        st = pg__strs_printf(&r->faults, err, "%s (not there; run job %zu again)", v->name,
-                             1 + i % r->n_jobs);
+        st = add_fault(r, i, 0, err);
         goto done;
     }
     PG_TRY(pg__split_keep(r->s, v->name, io, v->n_tensors, &crc, err));
     if (pg__io_size(io) != v->n_bytes || crc != v->crc)
-        st = pg__strs_printf(&r->faults, err, "%s (damaged; run job %zu again)", v->name,
-                             1 + i % r->n_jobs);
+        st = add_fault(r, i, 1, err);
 done:
     pg__io_close(io);
     pg__str_fini(&path);
@@ -184,14 +208,10 @@ pg_status pg__split_collect(pg__split *s, pg__job_shard *v, size_t n, pg_err *er
     PG_TRY(take_records(&r, err));
     for (size_t i = 0; i < n; i++)
         PG_TRY(check_shard(&r, i, err));
-    if (r.faults.n == 0)
-        goto done;
-    for (size_t i = 0; i < r.faults.n; i++)
-        PG_TRY(pg__finding_add(&s->rep.missing, &s->rep.n_missing, r.faults.v[i], err));
-    PG_FAIL(PG_E_FORMAT, "%s: %zu of %zu shards missing or damaged; no index written",
-            PG_SHOW(s->dir), r.faults.n, n);
+    if (s->rep.n_missing + s->rep.n_damaged)
+        PG_FAIL(PG_E_FORMAT, "%s: %zu of %zu shards missing or damaged; no index written",
+                PG_SHOW(s->dir), s->rep.n_missing + s->rep.n_damaged, n);
 done:
-    pg__strs_fini(&r.faults);
     pg__mem_free(r.told);
     return st;
 }
