@@ -139,6 +139,40 @@ done:
     return st;
 }
 
+/* ---- rules ---- */
+
+/* "NAME=first" */
+static pg_status take_rule(reading *r, const char *rule, size_t n)
+{
+    static const char how[] = "=first";
+    pg_status st = PG_OK;
+    size_t n_tensors = 0;
+    const size_t n_name = n > sizeof how - 1 ? n - (sizeof how - 1) : 0;
+    char *name = pg__mem_strndup(rule, n_name);
+    if (!name)
+        return pg__nomem(r->err);
+    if (!n_name || strncmp(rule + n_name, how, sizeof how - 1) != 0)
+        PG_TRY(pg_fail(r->err, PG_E_ARG, "'%.*s' is not a rule for these files; use NAME=first",
+                       (int)n, rule));
+    PG_TRY(pg__pieces_take_first(&n_tensors, r->pieces, name, r->err));
+    if (!n_tensors)
+        st = pg_fail(r->err, PG_E_ARG, "no tensor has the name in the rule '%.*s'", (int)n, rule);
+done:
+    pg__mem_free(name);
+    return st;
+}
+
+static pg_status take_rules(reading *r, const char *rules)
+{
+    pg_status st = PG_OK;
+    while (st == PG_OK && rules && *rules) {
+        const size_t n = strcspn(rules, ",");
+        st = take_rule(r, rules, n);
+        rules += n + (rules[n] == ',');
+    }
+    return st;
+}
+
 /* ---- all files ---- */
 
 /* Which rank wrote f, if its tensors say. */
@@ -225,10 +259,11 @@ pg_status pg__ranks_open(pg_store **out, pg__pt_source *f, const char *path,
     const int knows = find_who(&who, &f->pickle);
     PG_TRY(pg__ranks_list(&r.files, path, knows, who, err));
     PG_TRY(pg__io_folder_of(&folder, path, path, err));
-    PG_TRY(pg__pieces_new(&r.pieces, folder, err));
+    PG_TRY(pg__pieces_new(&r.pieces, folder, 1, err));
     for (size_t i = 0; i < r.files.n; i++)
         PG_TRY(add_file(&r, &r.files.v[i]));
     PG_TRY(pg__shard_faults_report(&r.faults, r.files.n, 1, err));
+    PG_TRY(take_rules(&r, opts->rules));
     st = make_store(out, &r);
 done:
     pg__pieces_free(r.pieces);
@@ -250,5 +285,6 @@ const pg__format pg__fmt_ranks = {
     .open = open_nothing,
     .in_folder = pg__ranks_in_folder,
     .has_parts = 1,
+    .has_rules = 1,
     .of_ranks = 1,
 };

@@ -271,7 +271,7 @@ pg_status pg__st_cut_open(pg_store **out, const char *path, const char *rules, p
     PG_TRY(check_names(&names, &n_ranks, err));
     PG_TRY(report_missing(&names, n_ranks, err));
     PG_TRY(pg__io_folder_of(&fd, path, path, err));
-    PG_TRY(pg__pieces_new(&p, fd, err));
+    PG_TRY(pg__pieces_new(&p, fd, 0, err));
     for (size_t i = 0; i < names.n; i++)
         PG_TRY(add_file(p, names.v[i], path, err));
     PG_TRY(pg__pieces_store(&s, p, pg__fmt_st_cut.name, err));

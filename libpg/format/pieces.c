@@ -1,6 +1,7 @@
 /* pieces.c - see pieces.h. */
 #include "format/pieces.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,9 +19,11 @@ typedef struct tensor {
 
 struct pg__pieces {
     int folder;
+    int has_rules; /* those of pg__pieces_take_first() */
     size_t n_opened;
     pg__strs files;
     pg__strs names;    /* by piece */
+    pg__strs first;    /* patterns of names whose copies may differ */
     pg_store **stores; /* by file */
     size_t cap_stores;
     pg__rank_piece *v;
@@ -30,7 +33,7 @@ struct pg__pieces {
     pg__tile_window window;
 };
 
-pg_status pg__pieces_new(pg__pieces **out, int folder, pg_err *err)
+pg_status pg__pieces_new(pg__pieces **out, int folder, int has_rules, pg_err *err)
 {
     *out = pg__mem_array(1, sizeof **out);
     if (!*out) {
@@ -38,6 +41,7 @@ pg_status pg__pieces_new(pg__pieces **out, int folder, pg_err *err)
         return pg__nomem(err);
     }
     (*out)->folder = folder;
+    (*out)->has_rules = has_rules;
     return PG_OK;
 }
 
@@ -52,6 +56,7 @@ void pg__pieces_free(pg__pieces *p)
     pg__tile_window_fini(&p->window);
     pg__strs_fini(&p->files);
     pg__strs_fini(&p->names);
+    pg__strs_fini(&p->first);
     pg__mem_free(p->stores);
     pg__mem_free(p->v);
     pg__mem_free(p->tensors);
@@ -106,6 +111,22 @@ pg_status pg__pieces_add(pg__pieces *p, const pg__rank_piece *x, pg_err *err)
     p->v[p->n].name = p->names.v[p->n];
     p->n++;
     return PG_OK;
+}
+
+pg_status pg__pieces_take_first(size_t *n, pg__pieces *p, const char *pattern, pg_err *err)
+{
+    *n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        *n += fnmatch(pattern, p->names.v[i], 0) == 0;
+    return pg__strs_add(&p->first, pattern, strlen(pattern), err);
+}
+
+static int is_first_enough(const pg__pieces *p, const char *name)
+{
+    for (size_t i = 0; i < p->first.n; i++)
+        if (fnmatch(p->first.v[i], name, 0) == 0)
+            return 1;
+    return 0;
 }
 
 /* ---- pieces of one tensor ---- */
@@ -180,6 +201,7 @@ static pg_status check_alike(const pg__pieces *p, const entry *e, size_t n, pg_e
 static pg_status assemble(pg__pieces *p, const entry *e, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
+    const int first_only = is_first_enough(p, e[0].x->name);
     tensor *t = &p->tensors[p->n_tensors++];
     *t = (tensor){.first = e[0].i, .dtype = e[0].x->dtype};
     t->tiled.name = e[0].x->name;
@@ -194,7 +216,7 @@ static pg_status assemble(pg__pieces *p, const entry *e, size_t n, pg_err *err)
         const pg__rank_piece *x = e[i].x;
         t->first = e[i].i < t->first ? e[i].i : t->first;
         if (i && is_same_box(e[i - 1].x, x)) {
-            p->v[e[i - 1].i].next = 1 + e[i].i;
+            p->v[e[i - 1].i].next = first_only ? 0 : 1 + e[i].i;
             continue;
         }
         pg__tile *tile = &t->tiled.v[t->tiled.n++];
@@ -259,9 +281,15 @@ static pg_status check_copy(const pg__pieces *p, const pg__rank_piece *x,
     for (size_t at = 0, step; at < n; at += step) {
         step = n - at < PG_COPY_BYTES ? n - at : PG_COPY_BYTES;
         PG_TRY(read_piece(p, copy, off + at, got, step, err));
-        if (memcmp(got, want + at, step) != 0)
-            PG_FAIL(PG_E_FORMAT, "%s: %s and %s hold copies that differ", PG_SHOW(x->name),
-                    PG_SHOW(p->files.v[x->file]), PG_SHOW(p->files.v[copy->file]));
+        if (memcmp(got, want + at, step) != 0) {
+            (void)pg_fail(err, PG_E_FORMAT, "%s: %s and %s hold copies that differ",
+                          PG_SHOW(x->name), PG_SHOW(p->files.v[x->file]),
+                          PG_SHOW(p->files.v[copy->file]));
+            if (p->has_rules)
+                pg_err_set(err, "rules", "%s=first", x->name);
+            st = PG_E_FORMAT;
+            goto done;
+        }
     }
 done:
     pg__mem_free(got);

@@ -19,8 +19,9 @@ typedef struct pg__rank_piece {
 
 typedef struct pg__pieces pg__pieces;
 
-/* folder: a descriptor of the folder with the files, taken over, also on failure. */
-pg_status pg__pieces_new(pg__pieces **out, int folder, pg_err *err);
+/* folder: a descriptor of the folder with the files, taken over, also on failure. has_rules: the
+ * user may give those of pg__pieces_take_first(), so an error about copies proposes one. */
+pg_status pg__pieces_new(pg__pieces **out, int folder, int has_rules, pg_err *err);
 void pg__pieces_free(pg__pieces *p);
 
 /* Opens a file of that folder; of many, later ones are open only while they are read. */
@@ -35,6 +36,10 @@ pg_status pg__pieces_add(pg__pieces *p, const pg__rank_piece *x, pg_err *err);
 /* Of a store's pieces: at most so many ranks cut its tensors, if along one axis in parts of one size
  * but for the last, as torch.chunk() does: a last part that is smaller tells. PG_NONE: none does. */
 size_t pg__pieces_most_ranks(const pg__pieces *p);
+
+/* Of a tensor whose name matches the pattern, the copy that was added first is taken, and the others
+ * are not compared with it. Before pg__pieces_store(); *n: how many tensors match. */
+pg_status pg__pieces_take_first(size_t *n, pg__pieces *p, const char *pattern, pg_err *err);
 
 /* A store of all tensors, in the order in which they were added. PG_E_FORMAT if pieces of one do
  * not tile it, or files disagree about it. Takes over p if that succeeds. */

@@ -87,7 +87,8 @@ typedef struct pg_open_opts {
      * "vocab=N", to cut off the padding of the vocabulary; "NAME=HOW", how a tensor is cut (NAME
      * may hold * and ?): 0, 1 (this axis), glu (two halves along axis 0), same (all ranks have it),
      * first (the same, not compared). Files of HuggingFaceStorageWriter: "ranks=N", how many ranks
-     * there were. NULL: nothing. PG_E_UNSUPPORTED: the file is of neither. */
+     * there were. Files that ranks wrote with torch.save(): "NAME=first". NULL: nothing.
+     * PG_E_UNSUPPORTED: the file is of none of them; PG_E_ARG: no tensor has that NAME. */
     const char *rules;
     /* Decompress chunks (of Orbax) on so many threads; more than 1 also read ahead while an output
      * is written or compared. 0: as many as there are processors. The bytes are the same. */
