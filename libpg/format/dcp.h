@@ -54,10 +54,6 @@ void pg__dcp_fini(pg__dcp *d);
 pg_status pg__dcp_in_folder(char **out, const char *folder, pg_err *err);
 pg_status pg__dcp_of_path(char **out, const char *path, pg_err *err); /* a .distcp */
 
-/* The .metadata of the only such checkpoint in the folders of a folder; *out stays NULL if there is
- * none. PG_E_AMBIGUOUS: several, with their names. */
-pg_status pg__dcp_below_folder(char **out, const char *folder, pg_err *err);
-
 /* ---- dcp_part.c ---- */
 
 /* Which tensors belong to a part ("model", "app.model", "." for all; NULL: the only one that can be

@@ -130,7 +130,7 @@ static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
     pg_err why = {0};
     char *index = NULL;
     const pg_status st = pg__folder_index(&index, folder, &why);
-    *loose = st == PG_E_AMBIGUOUS ||
+    *loose = st == PG_E_AMBIGUOUS || st == PG_E_FORMAT || /* a list names what is not there */
              (index && pg__ends_with(index, ".index") && !pg__ends_with(index, saved_model));
     *whole = !*loose && (st == PG_OK ? !pg__ends_with(index, single) : st == PG_E_UNSUPPORTED);
     pg__mem_free(index);

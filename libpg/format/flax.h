@@ -26,8 +26,11 @@ typedef struct pg__flax {
 /* 1 if the n bytes with which a file begins are maps that lead to an array. */
 int pg__flax_is(const unsigned char *head, size_t n);
 
-/* Reads the maps; the arrays' bytes stay in the file. An array of a type that libpg does not know is
- * noted, and is PG_E_UNSUPPORTED if it is one of the model in this part. */
+/* The newest checkpoint_N of a folder; *out stays NULL if there is none. */
+pg_status pg__flax_in_folder(char **out, const char *folder, pg_err *err);
+
+/* Reads the maps; the arrays' bytes stay in the file. An array of a type that libpg does not know
+ * is noted, and is PG_E_UNSUPPORTED if it is one of the model in this part. */
 pg_status pg__flax_read(pg__flax *out, pg__io *io, const char *part, pg_err *err);
 void pg__flax_fini(pg__flax *f);
 

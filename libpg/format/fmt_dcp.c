@@ -397,7 +397,6 @@ const pg__format pg__fmt_dcp = {
     .probe = probe,
     .open = open_checkpoint,
     .in_folder = pg__dcp_in_folder,
-    .below_folder = pg__dcp_below_folder,
     .of_path = pg__dcp_of_path,
     .has_parts = 1,
     .of_ranks = 1,

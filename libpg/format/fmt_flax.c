@@ -240,6 +240,7 @@ const pg__format pg__fmt_flax = {
     .name = "flax-msgpack",
     .probe = probe,
     .open = open_checkpoint,
+    .in_folder = pg__flax_in_folder,
     .suffixes = ".msgpack\0",
     .has_parts = 1,
     .of_ranks = 1,

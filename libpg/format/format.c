@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "format/below.h"
 #include "format/identify.h"
 #include "format/manifest.h"
 #include "io/folder.h"
@@ -173,8 +174,8 @@ static pg_status index_of_folder(char **out, const char *folder, pg_err *err)
     pg_status st = pg__folder_index(out, folder, &e);
     if (st != PG_E_IO || e.sys != EISDIR)
         goto done;
-    PG_ASK(below_folder, out, folder, &why)
-    if (!*out)
+    st = pg__folder_below(out, folder, pg__folder_index, &why);
+    if (st == PG_OK && !*out)
         st = e.code;
 done:
     if (st != PG_OK && err)

@@ -40,8 +40,6 @@ typedef struct pg__format {
     /* Path, fresh, of the file to open of a checkpoint that is a folder; *out stays NULL if it is
      * none of this format. NULL: a folder never is. Formats are asked in their order. */
     pg_status (*in_folder)(char **out, const char *folder, pg_err *err);
-    /* The same for the folder around it, if no format's in_folder() takes that. */
-    pg_status (*below_folder)(char **out, const char *folder, pg_err *err);
     /* The same for a path that is no file, a prefix, or another file of the checkpoint. */
     pg_status (*of_path)(char **out, const char *path, pg_err *err);
     /* The same for an output with pg__plan.beside, which is not under its name yet; NULL: the

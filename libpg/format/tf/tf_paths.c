@@ -83,6 +83,8 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     size_t skip = n;
     while (skip && name[skip - 1] != '/' && name[skip - 1] != '\\') /* of Windows, too */
         skip--;
+    if (n - skip == 1 && name[skip] == '.') /* save_weights("folder/") */
+        skip++;
     PG_TRY(take_if_there(out, folder, n_folder, name + skip, n - skip, ".index", err));
     if (!*out && !leads_out(name, n))
         PG_TRY(take_if_there(out, folder, n_folder, name, n, ".index", err));
