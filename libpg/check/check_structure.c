@@ -3,6 +3,7 @@
  *   legacy layout  layers with weights are paired by position, names are not compared: number of
  *                  layers, then of weights, then shapes
  *   path layout    every layer has a place
+ *   objects        every variable of the model where TensorFlow restores it from
  *   no layers      every variable of the model by its name
  *
  * A file whose names contradict that pairing loads without a word and predicts noise, so that
@@ -388,6 +389,100 @@ done:
     return st;
 }
 
+/* ---- TensorFlow's objects: names do not matter ---- */
+
+typedef struct objects {
+    size_t n; /* variables that are there */
+    size_t n_used;
+    unsigned char *used; /* by tensor */
+    pg__strs missing, shapes;
+} objects;
+
+static void objects_fini(objects *o)
+{
+    pg__mem_free(o->used);
+    pg__strs_fini(&o->missing);
+    pg__strs_fini(&o->shapes);
+}
+
+/* Looks up every variable of the model below the object `within`. */
+static pg_status find_objects(objects *out, structure *t, const pg__slots *s, const char *within,
+                              pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    const size_t n_weights = pg_store_n_weights(t->s);
+    out->used = pg__mem_array(n_weights, 1);
+    if (!out->used)
+        return pg__nomem(err);
+    for (size_t i = 0; i < s->n; i++) {
+        const pg__slot *slot = &s->v[i];
+        path.n = 0;
+        PG_TRY(pg__str_printf(&path, err, "%s%s%s", within, *within ? "/" : "", slot->object));
+        const size_t at = pg__store_find_object(t->s, path.s);
+        if (at >= n_weights) {
+            PG_TRY(pg__strs_add(&out->missing, slot->name, strcspn(slot->name, ":"), err));
+            continue;
+        }
+        const pg_weight *w = pg_store_weight(t->s, at);
+        const pg__stored stored = {.name = w->name, .rank = w->rank, .dims = w->dims};
+        out->n_used += !out->used[at];
+        out->used[at] = 1;
+        if (pg__dims_agree(&t->leaves.v[slot->leaf].vars.v[slot->var], &stored))
+            out->n++;
+        else
+            PG_TRY(pg__strs_add(&out->shapes, slot->name, strcspn(slot->name, ":"), err));
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+static int all_fit(const objects *o, const structure *t)
+{
+    return !o->missing.n && !o->shapes.n && o->n_used == pg_store_n_weights(t->s);
+}
+
+static pg_status check_objects(structure *t, const pg__graph *g, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__slots s = {0};
+    objects own = {0}, below = {0};
+    pg_err why = {0};
+    const char *inner = pg__store_inner_object(t->s);
+    st = pg__slots_of(&s, g, t->dialect, &why);
+    if (st == PG_E_UNSUPPORTED)
+        return check_names(t, err); /* a layer whose objects are not known */
+    if (st != PG_OK)
+        return pg_fail(err, st, "%s", why.msg);
+    PG_TRY(find_objects(&own, t, &s, "", err));
+    if (all_fit(&own, t)) {
+        st = fits(t, "in the objects of", err);
+        goto done;
+    }
+    if (inner)
+        PG_TRY(find_objects(&below, t, &s, inner, err));
+    if (inner && all_fit(&below, t)) {
+        t->c->repairable = 1;
+        st = pg__check_add(
+            t->c, "structure", 0, err,
+            "the model of the checkpoint holds %s as \"%s\"; a conversion with it takes "
+            "it out",
+            PG_SHOW(t->source), PG_SHOW(inner));
+        goto done;
+    }
+    PG_TRY(pg__check_add(t->c, "structure", 0, err,
+                         "of %zu variables of %s, %zu are there; the file has %zu tensors", s.n,
+                         PG_SHOW(t->source), own.n, pg_store_n_weights(t->s)));
+    PG_TRY(list_lines(t, "missing: ", &own.missing, err));
+    PG_TRY(list_lines(t, "shape:   ", &own.shapes, err));
+done:
+    objects_fini(&own);
+    objects_fini(&below);
+    pg__slots_fini(&s);
+    return st;
+}
+
 /* ---- all ---- */
 
 static pg_status without_model(pg__checking *c, pg_err *err)
@@ -448,6 +543,8 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
         st = check_legacy(&t, err);
     else if (pg__store_has_paths(t.s))
         st = check_paths(&t, err);
+    else if (pg__store_has_objects(t.s))
+        st = check_objects(&t, g, err);
     else if (pg_store_n_layers(t.s) == 0)
         st = check_names(&t, err);
     else

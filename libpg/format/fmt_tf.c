@@ -10,6 +10,7 @@
 #include "base/proto.h"
 #include "base/try.h"
 #include "format/format.h"
+#include "format/plain_config.h"
 #include "format/tf/tf.h"
 
 #define METADATA "{\"format\":\"tf\"}"
@@ -229,53 +230,8 @@ static int root_metadata(const char *text, size_t n, pg__field *out)
     return 0;
 }
 
-/* Bytes of {"class_name": "__tuple__", "items": before its array, or 0. */
-static size_t tuple_head(const char *p, size_t n)
-{
-    static const char *const tokens[] = {"{", "\"class_name\"", ":", "\"__tuple__\"",
-                                         ",", "\"items\"",      ":"};
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        const size_t len = strlen(tokens[i]);
-        while (at < n && strchr(" \n\r\t", p[at]))
-            at++;
-        if (n - at < len || memcmp(p + at, tokens[i], len) != 0)
-            return 0;
-        at += len;
-    }
-    return at;
-}
-
-static size_t string_end(const char *p, size_t n, size_t at)
-{
-    for (at++; at < n && p[at] != '"'; at++)
-        at += p[at] == '\\';
-    return at < n ? at + 1 : n;
-}
-
-/* A SavedModel's JSON marks tuples; any other description of Keras has plain lists. */
-static pg_status add_plain(pg__str *out, const char *p, size_t n, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__str open = {0}; /* for each '{', whether it is left out */
-    for (size_t i = 0; i < n;) {
-        const size_t head = p[i] == '{' ? tuple_head(p + i, n - i) : 0;
-        const size_t end = p[i] == '"' ? string_end(p, n, i) : i + 1;
-        const int drop = head || (p[i] == '}' && open.n && open.s[open.n - 1] == 't');
-        if (p[i] == '{')
-            PG_TRY(pg__str_puts(&open, head ? "t" : "{", err));
-        else if (p[i] == '}' && open.n)
-            open.n--;
-        if (!drop)
-            PG_TRY(pg__str_add(out, p + i, end - i, err));
-        i = head ? i + head : end;
-    }
-done:
-    pg__str_fini(&open);
-    return st;
-}
-
-/* The members of the root's JSON that describe a model, as a legacy file has them. */
+/* The members of the root's JSON that describe a model, as a legacy file has them: but a SavedModel
+ * marks tuples. */
 static pg_status set_texts(pg_store *s, const char *json, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -291,12 +247,12 @@ static pg_status set_texts(pg_store *s, const char *json, size_t n, pg_err *err)
         goto done;
     PG_TRY(pg__str_printf(&text, err, "{\"class_name\": %.*s, \"config\": ", (int)class.n,
                           json + class.off));
-    PG_TRY(add_plain(&text, json + config.off, config.n, err));
+    PG_TRY(pg__plain_config(&text, json + config.off, config.n, err));
     PG_TRY(pg__str_puts(&text, "}", err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_MODEL_CONFIG, text.s, text.n, err));
     if (training.n && json[training.off] == '{') {
         text.n = 0;
-        PG_TRY(add_plain(&text, json + training.off, training.n, err));
+        PG_TRY(pg__plain_config(&text, json + training.off, training.n, err));
         PG_TRY(pg__store_set_text(s, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));
     }
     if (version.n > 2 && json[version.off] == '"') {

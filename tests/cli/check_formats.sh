@@ -7,3 +7,8 @@ for format in tap junit github text; do
 done
 pgcheck --format tap single.h5 | head -2
 pgcheck --json --model model.json 'a <&"#%:,b.h5' single.h5 || echo "exit $?"
+
+# the objects of a checkpoint are the model's, whatever their names
+for f in "$TESTDATA"/modern/tf-save-weights "$TESTDATA"/modern/tf-mirrored; do
+    pgcheck --model "$f/model.json" "$f" || echo "exit $?"
+done

@@ -15,6 +15,9 @@ cd wrapper
 run pgunwrap w single.safetensors
 run pgunwrap w single.h5
 run pgunwrap --like template.json w single.h5
+run pgcheck --model template.json w
+sed "s/\"units\": [0-9]*/\"units\": 77/" template.json >other.json
+run pgcheck --model other.json w
 run pgconvert --model template.json w single.h5 && run pgdiff single.h5 template.h5
 run pgconvert --model template.json sm sm.h5 && run pgdiff sm.h5 template.h5
 run pgconvert --unwrap sm full.h5 && run pgdiff full.h5 template.h5

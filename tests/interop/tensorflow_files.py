@@ -3,7 +3,8 @@
 
 usage: tensorflow_files.py --tools DIR
 PG_KERAS2_PYTHON (TensorFlow 2.15) writes checkpoints of models that it makes up, in each manner that TensorFlow has. Of Keras' models
-pgconvert --model must make a file that load_weights() takes, with the weights that the model had; pgjoin must write what
+pgcheck must say that it fits, pgconvert --model must make a file that load_weights() takes, with the weights that the model had, and
+pgconvert of a SavedModel one that load_model() takes; pgjoin must write what
 tf.train.load_checkpoint() reads. Without the environment nothing is tried.
 """
 import argparse
@@ -126,8 +127,11 @@ JUDGE = TREE + r'''
 os.chdir(sys.argv[1])
 wrong = []
 for name, made_of, out in json.load(open("made.json")):
-    m = K.models.model_from_json(open(name + ".json").read())
-    m.load_weights(out)
+    if "-own" in out:
+        m = K.models.load_model(out)
+    else:
+        m = K.models.model_from_json(open(name + ".json").read())
+        m.load_weights(out)
     z = np.load(name + ".npz")
     for k, w in enumerate(m.get_weights()):
         if not np.array_equal(w, z["arr_%d" % k]):
@@ -176,6 +180,11 @@ def main():
             for suffix in ('.h5', '.weights.h5'):
                 tool('pgconvert', '--model', model + '.json', source, source + suffix)
                 made.append([model, source, source + suffix])
+            tool('pgcheck', '--model', model + '.json', source)
+            if source.endswith('-model'):  # with its own description
+                for suffix in ('-own.h5', '-own.keras'):
+                    tool('pgconvert', source, source + suffix)
+                    made.append([model, source, source + suffix])
             tool('pgjoin', source, source + '.safetensors')
             prefix = {'-model': source + '/variables/variables', '-manager': source + '/ckpt-1'}.get(source[len(model):], source)
             joined.append([source + '.safetensors', prefix, model])

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/plain_config.h"
 #include "wrap/convert/convert.h"
 
 static const char functional_2[] = "keras.src.engine.functional",
@@ -293,7 +294,9 @@ static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const ch
                               size_t n_compile, int dialect, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg__str config = {0};
     const pg__json_span all = {0, n}, class_name = pg__json_member(text, all, "class_name"),
+                        inner = pg__json_member(text, all, "config"),
                         build = pg__json_member(text, all, "build_config");
     const int sequential = pg__json_is_text(text, class_name, "Sequential");
     const int functional = pg__json_is_text(text, class_name, "Model") ||
@@ -308,7 +311,9 @@ static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const ch
                                    : functional_2,
                     err));
     PG_TRY(add_word(out, "class_name", sequential ? "Sequential" : "Functional", err));
-    PG_TRY(add_span(out, "config", text, pg__json_member(text, all, "config"), err));
+    PG_TRY(pg__plain_config(&config, text + inner.off, inner.n, err));
+    if (config.n)
+        PG_TRY(add_raw(out, "config", config.s, config.n, err));
     if (sequential)
         PG_TRY(add_raw(out, "registered_name", "null", 4, err));
     else
@@ -318,6 +323,7 @@ static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const ch
         PG_TRY(add_raw(out, "compile_config", compile, n_compile, err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
+    pg__str_fini(&config);
     return st;
 }
 
