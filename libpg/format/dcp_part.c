@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/dcp.h"
+#include "format/part_name.h"
 
 #define MAX_ASKED 8u
 
@@ -216,7 +217,7 @@ static pg_status ask(const choice *c, const pg__strs *models)
         PG_TRY(pg__str_puts(&path, models->v[i], err));
         if (i < MAX_ASKED)
             pg_err_detail(err, "%s", PG_SHOW(path.s));
-        if (i == 0) {
+        if (i == pg__part_likely(models)) {
             pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
             pg_err_arg(err, "part", "%s", path.s);
         }
@@ -273,10 +274,24 @@ done:
     return st;
 }
 
-/* Narrows the choice to the container whose keys, joined with dots, are `part`. */
-static pg_status find_part(choice *c, const char *part)
+/* What the parts are called, from outside. */
+static pg_status list_parts(pg__strs *out, const choice *c)
 {
     pg_status st = PG_OK;
+    for (size_t i = 0; st == PG_OK && i < c->n; i++) {
+        const char *key = container_at(&c->d->v[c->v[i]], 0);
+        if (key)
+            st = pg__part_note(out, key, strlen(key), c->err);
+    }
+    return st;
+}
+
+/* Narrows the choice to the container whose keys, joined with dots, are `part`. */
+static pg_status find_part(choice *c, const char *part, int is_word)
+{
+    pg_status st = PG_OK;
+    pg__strs there = {0};
+    const char *meant = NULL;
     size_t kept = 0;
     for (size_t i = 0; i < c->n; i++) {
         int is = 0;
@@ -284,11 +299,16 @@ static pg_status find_part(choice *c, const char *part)
         if (is)
             c->v[kept++] = c->v[i];
     }
+    if (kept == 0 && is_word) {
+        PG_TRY(list_parts(&there, c));
+        PG_TRY(pg__part_meant(&meant, part, &there, c->err));
+        st = find_part(c, meant, 0);
+        goto done;
+    }
     c->n = kept;
     c->strip = strlen(part) + 1;
-    if (kept == 0)
-        st = pg_fail(c->err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
 done:
+    pg__strs_fini(&there);
     return st;
 }
 
@@ -365,7 +385,7 @@ pg_status pg__dcp_part_of(pg__dcp_part *out, const pg__dcp *d, const char *part,
     if (!part)
         PG_TRY(find_model(&c));
     else if (!all)
-        PG_TRY(find_part(&c, part));
+        PG_TRY(find_part(&c, part, 1));
     PG_TRY(take(&p, &c, part != NULL));
     for (size_t i = 0; i < p.n; i++)
         taken[p.tensor[i]] = 1;

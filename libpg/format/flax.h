@@ -38,7 +38,8 @@ void pg__flax_fini(pg__flax *f);
  * model's, 2 for state, 0 for others. Orbax' trees have the same names. */
 int pg__flax_wants(const char *name, const char *part);
 
-/* PG_E_AMBIGUOUS if the weights are "params" and a moving average beside it; both are named. */
+/* PG_E_AMBIGUOUS if the weights are "params" and a moving average beside it, or several trees with
+ * "params"; they are named. */
 pg_status pg__flax_one_model(const pg_store *s, pg_err *err);
 
 #endif

@@ -5,6 +5,9 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/flax.h"
+#include "format/part_name.h"
+
+#define MAX_ASKED 8u
 
 /* Does a name have such a component, or one that begins with it if the word ends in '*'? */
 static int has_word(const char *name, const char *word)
@@ -62,16 +65,45 @@ static size_t average_in(const char *name, size_t *before)
     return 0;
 }
 
-pg_status pg__flax_one_model(const pg_store *s, pg_err *err)
+/* What precedes "/params" in a name, or 0: a model of its own. */
+static size_t model_in(const char *name)
+{
+    const char *at = strstr(name, "/params/");
+    return at ? (size_t)(at - name) : 0;
+}
+
+/* Several trees that each have "params" are several models: {"gen": {"params"}, "disc": {...}}. */
+static pg_status check_trees(const pg_store *s, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg__strs models = {0};
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        const char *name = pg_store_weight(s, i)->name;
+        if (model_in(name))
+            PG_TRY(pg__part_note(&models, name, model_in(name), err));
+    }
+    if (models.n < 2)
+        goto done;
+    st = pg_fail(err, PG_E_AMBIGUOUS, "%zu parts could be the model", models.n);
+    for (size_t i = 0; i < models.n && i < MAX_ASKED; i++)
+        pg_err_detail(err, "%s", PG_SHOW(models.v[i]));
+    pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
+    pg_err_arg(err, "part", "%s", models.v[pg__part_likely(&models)]);
+done:
+    pg__strs_fini(&models);
+    return st;
+}
+
+pg_status pg__flax_one_model(const pg_store *s, pg_err *err)
+{
+    pg_status st = check_trees(s, err);
     size_t n = 0, before = 0;
     const char *average = NULL;
     pg__str params = {0}, other = {0};
     for (size_t i = 0; !n && i < pg_store_n_weights(s); i++)
         n = average_in(average = pg_store_weight(s, i)->name, &before);
-    if (!n)
-        return PG_OK;
+    if (st != PG_OK || !n)
+        return st;
     PG_TRY(pg__str_add(&params, average, before, err));
     PG_TRY(pg__str_puts(&params, "params", err));
     PG_TRY(pg__str_add(&other, average, n, err));

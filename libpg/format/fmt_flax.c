@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "format/flax.h"
 #include "format/format.h"
+#include "format/part_name.h"
 
 #define METADATA "{\"format\":\"flax\"}"
 #define LOOK     4096u
@@ -150,10 +151,12 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
 
 /* ---- the store ---- */
 
-static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
+static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_t *n_added,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
+    pg__mem_free(c->array);
     c->array = pg__mem_array(c->f.n, sizeof *c->array);
     if (!c->array)
         return pg__nomem(err);
@@ -170,9 +173,27 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    if (n == 0 && part && *part)
-        st = pg_fail(err, PG_E_ARG, "no part \"%s\" is in this file", PG_SHOW(part));
+    *n_added = n;
 done:
+    return st;
+}
+
+/* The same of what the part must mean if no array is below it. */
+static pg_status add_part(pg_store *s, checkpoint *c, const char *part, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs there = {0};
+    const char *meant = NULL;
+    size_t n = 0;
+    PG_TRY(add_tensors(s, c, part, &n, err));
+    if (n || !part || !*part)
+        goto done;
+    for (size_t i = 0; i < c->f.n; i++)
+        PG_TRY(pg__part_note(&there, c->f.v[i].name, strcspn(c->f.v[i].name, "/"), err));
+    PG_TRY(pg__part_meant(&meant, part, &there, err));
+    st = add_tensors(s, c, meant, &n, err);
+done:
+    pg__strs_fini(&there);
     return st;
 }
 
@@ -216,12 +237,12 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     if (!c)
         return pg__nomem(err);
     c->io = pg__io_ref(io);
-    PG_TRY(pg__flax_read(&c->f, io, opts->part, err));
+    PG_TRY(pg__flax_read(&c->f, io, pg__part_read(opts->part), err));
     PG_TRY(find_copies(c, err));
     if (opts->part && strcmp(opts->part, ".") == 0)
         c->n_copies = 1;
     PG_TRY(pg__store_new(&s, pg__fmt_flax.name, NULL, NULL, err));
-    PG_TRY(add_tensors(s, c, opts->part, err));
+    PG_TRY(add_part(s, c, opts->part, err));
     if (!opts->part)
         PG_TRY(pg__flax_one_model(s, err));
     PG_TRY(set_texts(s, c, err));

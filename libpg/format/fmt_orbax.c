@@ -13,6 +13,7 @@
 #include "format/flax.h"
 #include "format/format.h"
 #include "format/orbax/orbax.h"
+#include "format/part_name.h"
 
 #define METADATA  "{\"format\":\"flax\"}"
 
@@ -294,10 +295,12 @@ done:
     return st;
 }
 
-static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
+static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_t *n_added,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
+    pg__mem_free(c->array);
     c->array = pg__mem_array(c->n, sizeof *c->array);
     if (!c->array)
         return pg__nomem(err);
@@ -314,9 +317,27 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    if (n == 0 && part && *part)
-        st = pg_fail(err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
+    *n_added = n;
 done:
+    return st;
+}
+
+/* The same of what the part must mean if no array is below it. */
+static pg_status add_part(pg_store *s, checkpoint *c, const char *part, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs there = {0};
+    const char *meant = NULL;
+    size_t n = 0;
+    PG_TRY(add_tensors(s, c, part, &n, err));
+    if (n || !part || !*part)
+        goto done;
+    for (size_t i = 0; i < c->n; i++)
+        PG_TRY(pg__part_note(&there, c->names[i], strcspn(c->names[i], "/"), err));
+    PG_TRY(pg__part_meant(&meant, part, &there, err));
+    st = add_tensors(s, c, meant, &n, err);
+done:
+    pg__strs_fini(&there);
     return st;
 }
 
@@ -376,9 +397,9 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     c->window.n_threads = pg__threads(opts->n_threads);
     (void)pthread_mutex_init(&c->lock, NULL);
     PG_TRY(open_values(c, path, err));
-    PG_TRY(read_tree(c, json, opts->part, err));
+    PG_TRY(read_tree(c, json, pg__part_read(opts->part), err));
     PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));
-    PG_TRY(add_tensors(s, c, opts->part, err));
+    PG_TRY(add_part(s, c, opts->part, err));
     if (!opts->part)
         PG_TRY(pg__flax_one_model(s, err));
     if (c->others.n)

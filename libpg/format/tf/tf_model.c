@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/part_name.h"
 #include "format/tf/tf.h"
 #include "store/values.h"
 
@@ -225,22 +226,19 @@ static void find_parts(search *s)
 static pg_status ask(const pg__tf_parts *l, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str name = {0};
+    pg__strs names = {0};
+    for (size_t i = 0; i < l->n_models; i++)
+        PG_TRY(pg__strs_add(&names, l->v[i].edge->name, l->v[i].edge->n_name, err));
     (void)pg_fail(err, PG_E_AMBIGUOUS, "%zu parts could be the model", l->n_models);
-    for (size_t i = 0; i < l->n_models && i < MAX_ASKED; i++) {
-        name.n = 0;
-        PG_TRY(pg__str_add(&name, l->v[i].edge->name, l->v[i].edge->n_name, err));
-        pg_err_detail(err, "%s", PG_SHOW(name.s));
-        if (i == 0) {
-            pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
-            pg_err_arg(err, "part", "%s", name.s);
-        }
-    }
+    for (size_t i = 0; i < names.n && i < MAX_ASKED; i++)
+        pg_err_detail(err, "%s", PG_SHOW(names.v[i]));
+    pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
+    pg_err_arg(err, "part", "%s", names.v[pg__part_likely(&names)]);
     if (l->n_models > MAX_ASKED)
         pg_err_detail(err, "and %zu more", l->n_models - MAX_ASKED);
     st = PG_E_AMBIGUOUS;
 done:
-    pg__str_fini(&name);
+    pg__strs_fini(&names);
     return st;
 }
 
@@ -320,6 +318,34 @@ pg_status pg__tf_inner(const pg__tf_child **out, const pg__tf_graph *g, const pg
     return PG_OK;
 }
 
+/* What the root holds, but not a list that is there beside. */
+static pg_status list_parts(pg__strs *out, const pg__tf_graph *g, pg_err *err)
+{
+    const pg__tf_node *root = &g->nodes[0];
+    pg_status st = PG_OK;
+    for (size_t i = root->first; st == PG_OK && i < root->first + root->n; i++) {
+        const pg__tf_child *c = &g->children[i];
+        if (c->name && c->node && c->n_name && !pg__tf_is_list(c) && g->nodes[c->node].n)
+            st = pg__part_note(out, c->name, c->n_name, err);
+    }
+    return st;
+}
+
+/* The part with that name, or what it must mean. */
+static pg_status find_meant(const pg__tf_child **out, const pg__tf_graph *g, const char *part,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs there = {0};
+    const char *meant = NULL;
+    PG_TRY(list_parts(&there, g, err));
+    PG_TRY(pg__part_meant(&meant, part, &there, err));
+    *out = pg__tf_child_of(g, 0, meant, strlen(meant));
+done:
+    pg__strs_fini(&there);
+    return st;
+}
+
 pg_status pg__tf_find_part(uint32_t *node, int *in_training, const pg__tf_graph *g,
                            const char *part, pg_err *err)
 {
@@ -328,8 +354,9 @@ pg_status pg__tf_find_part(uint32_t *node, int *in_training, const pg__tf_graph 
     for (const char *p = part; *p;) {
         const size_t n = strcspn(p, ".");
         const pg__tf_child *found = pg__tf_child_of(g, *node, p, n);
-        if (!found)
-            return pg_fail(err, PG_E_ARG, "no part \"%s\" is in this file", PG_SHOW(part));
+        const pg_status st = found ? PG_OK : find_meant(&found, g, part, err);
+        if (st != PG_OK)
+            return st;
         *in_training |= pg__tf_is_training(g, found);
         *node = found->node;
         p += n + (p[n] == '.');
