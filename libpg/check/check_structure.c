@@ -326,21 +326,41 @@ static int by_label(const void *a, const void *b)
     return strcmp(((const found *)a)->label, ((const found *)b)->label);
 }
 
+static const found *look_up(const structure *t, const found *labels, const char *name)
+{
+    const found key = {.label = name};
+    return t->c->view.n ? bsearch(&key, labels, t->c->view.n, sizeof key, by_label) : NULL;
+}
+
+/* The name that pgconvert gives variable k of leaf i in safetensors, whose layer may have objects
+ * within: "bidirectional/forward_lstm/lstm_cell/kernel". *out stays empty if that is not known. */
+static pg_status full_name(pg__str *out, const structure *t, const pg__slots *s, size_t i, size_t k,
+                           pg_err *err)
+{
+    out->n = 0;
+    for (size_t j = s->n ? s->first[i] : 0; s->n && j < s->first[i + 1]; j++)
+        if (s->v[j].var == k)
+            return pg__flat_name(out, t->m->layers[t->leaves.v[i].top].name, s->v[j].name, err);
+    return PG_OK;
+}
+
 /* Looks up every variable of the model; *n counts those found with their shape. */
-static pg_status find_all(structure *t, const found *labels, size_t *n, pg__strs *missing,
-                          pg__strs *shapes, pg_err *err)
+static pg_status find_all(structure *t, const pg__slots *s, const found *labels, size_t *n,
+                          pg__strs *missing, pg__strs *shapes, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str name = {0};
+    pg__str name = {0}, full = {0};
     for (size_t i = 0; i < t->leaves.n; i++)
         for (size_t k = 0; k < t->leaves.v[i].vars.n; k++) {
             const pg__var *var = &t->leaves.v[i].vars.v[k];
             name.n = 0;
             PG_TRY(pg__str_printf(&name, err, "%s/%s%s%s", t->leaves.v[i].layer->name, var->sub,
                                   var->sub[0] ? "/" : "", var->name));
-            const found key = {.label = name.s};
-            const found *f =
-                t->c->view.n ? bsearch(&key, labels, t->c->view.n, sizeof key, by_label) : NULL;
+            const found *f = look_up(t, labels, name.s);
+            if (!f)
+                PG_TRY(full_name(&full, t, s, i, k, err));
+            if (!f && full.n)
+                f = look_up(t, labels, full.s);
             if (!f) {
                 PG_TRY(pg__strs_add(missing, name.s, name.n, err));
                 continue;
@@ -353,13 +373,16 @@ static pg_status find_all(structure *t, const found *labels, size_t *n, pg__strs
                 PG_TRY(pg__strs_add(shapes, name.s, name.n, err));
         }
 done:
+    pg__str_fini(&full);
     pg__str_fini(&name);
     return st;
 }
 
-static pg_status check_names(structure *t, pg_err *err)
+static pg_status check_names(structure *t, const pg__graph *g, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg_err why = {0};
+    pg__slots slots = {0};
     pg__strs missing = {0}, shapes = {0};
     const pg__view *v = &t->c->view;
     size_t n = 0;
@@ -370,7 +393,10 @@ static pg_status check_names(structure *t, pg_err *err)
         labels[i] = (found){v->v[i].label, i};
     if (v->n)
         qsort(labels, v->n, sizeof *labels, by_label);
-    PG_TRY(find_all(t, labels, &n, &missing, &shapes, err));
+    st = pg__slots_of(&slots, g, t->dialect, &why); /* of known layers alone */
+    if (st != PG_OK && st != PG_E_UNSUPPORTED)
+        PG_TRY(pg_fail(err, st, "%s", why.msg));
+    PG_TRY(find_all(t, &slots, labels, &n, &missing, &shapes, err));
     if (n == v->n && !missing.n && !shapes.n) {
         st = fits(t, "under the names of", err);
         goto done;
@@ -383,6 +409,7 @@ static pg_status check_names(structure *t, pg_err *err)
     PG_TRY(list_lines(t, "missing: ", &missing, err));
     PG_TRY(list_lines(t, "shape:   ", &shapes, err));
 done:
+    pg__slots_fini(&slots);
     pg__strs_fini(&missing);
     pg__strs_fini(&shapes);
     pg__mem_free(labels);
@@ -452,7 +479,7 @@ static pg_status check_objects(structure *t, const pg__graph *g, pg_err *err)
     const char *inner = pg__store_inner_object(t->s);
     st = pg__slots_of(&s, g, t->dialect, &why);
     if (st == PG_E_UNSUPPORTED)
-        return check_names(t, err); /* a layer whose objects are not known */
+        return check_names(t, g, err); /* a layer whose objects are not known */
     if (st != PG_OK)
         return pg_fail(err, st, "%s", why.msg);
     PG_TRY(find_objects(&own, t, &s, "", err));
@@ -546,7 +573,7 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
     else if (pg__store_has_objects(t.s))
         st = check_objects(&t, g, err);
     else if (pg_store_n_layers(t.s) == 0)
-        st = check_names(&t, err);
+        st = check_names(&t, g, err);
     else
         st = check_legacy(&t, err); /* shards of a legacy file have its layers */
 done:

@@ -64,7 +64,7 @@ static size_t find_object(const void *ctx, const char *path)
 {
     const checkpoint *c = ctx;
     if (!path)
-        return c->names.graph.n ? 0 : PG_NONE;
+        return c->names.graph.n && !c->names.by_name ? 0 : PG_NONE;
     const size_t entry = pg__tf_names_find(&c->names, &c->b, path);
     return entry == PG_NONE ? PG_NONE : c->tensor[entry];
 }

@@ -25,3 +25,9 @@ run pgconvert --unwrap sm full.keras && run pgdiff full.keras template.h5
 run pgunwrap sm single.safetensors && run pginfo single.safetensors
 run pgunwrap --in-place sm
 run pgconvert --model sm w again.h5 && ls
+cd ..
+run pginfo export
+run pgjoin export export.safetensors
+run pgcheck --model export/model.json export.safetensors
+run pgcheck --model export/model.json export
+run pgconvert --model export/model.json export export.h5 && run pgdiff export.h5 export/weights.h5

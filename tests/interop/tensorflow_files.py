@@ -84,7 +84,8 @@ for name in models:
     m.save_weights(name + "-weights")
     m.save(name + "-model")
     tf.train.CheckpointManager(tf.train.Checkpoint(model=m, optimizer=m.optimizer, step=tf.Variable(4)), name + "-manager", max_to_keep=2).save()
-    keras += [[name, name + end] for end in ("-weights", "-model", "-manager")]
+    m.export(name + "-export")
+    keras += [[name, name + end] for end in ("-weights", "-model", "-manager", "-export")]
 json.dump(keras, open("keras.json", "w"))
 '''
 
@@ -186,7 +187,8 @@ def main():
                     tool('pgconvert', source, source + suffix)
                     made.append([model, source, source + suffix])
             tool('pgjoin', source, source + '.safetensors')
-            prefix = {'-model': source + '/variables/variables', '-manager': source + '/ckpt-1'}.get(source[len(model):], source)
+            ends = {'-model': '/variables/variables', '-export': '/variables/variables', '-manager': '/ckpt-1'}
+            prefix = source + ends.get(source[len(model):], '')
             joined.append([source + '.safetensors', prefix, model])
         for saver in ('saver0', 'saver1'):
             tool('pgjoin', saver, saver + '.safetensors')

@@ -163,6 +163,9 @@ pg_status pg__tf_parts_of(pg__tf_parts *out, const pg__tf_graph *g, const pg__tf
  * there are several. */
 pg_status pg__tf_find_model(uint32_t *node, const pg__tf_graph *g, const pg__tf_bundle *b,
                             pg_err *err);
+/* The edge to the variables of a model, in its order, that Keras' model.export() wrote: without its
+ * layers. NULL: the graph is none of these. */
+const pg__tf_child *pg__tf_exported(const pg__tf_graph *g);
 /* Of a model's layers, the edge to the only one that holds variables, if it is a model of layers
  * itself: a wrapper's template. *out: NULL if there is none. */
 pg_status pg__tf_inner(const pg__tf_child **out, const pg__tf_graph *g, const pg__tf_bundle *b,
@@ -194,6 +197,7 @@ typedef struct pg__tf_names {
     char *text;         /* of the graph; owned */
     uint32_t root;      /* the node that is the model */
     char *inner;        /* pg__tf_inner() of it, or NULL */
+    int by_name;        /* the graph has no layers, but the variables have the names of theirs */
 } pg__tf_names;
 
 /* part: NULL: the model, and all else as state; "." is everything, "generator" what the root calls

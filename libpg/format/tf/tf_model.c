@@ -138,6 +138,15 @@ void pg__tf_judge(pg__tf_graph *g, const pg__tf_bundle *b)
     }
 }
 
+const pg__tf_child *pg__tf_exported(const pg__tf_graph *g)
+{
+    return has(g, 0, "_all_variables") && has(g, 0, "trainable_variables") &&
+                   has(g, 0, "non_trainable_variables") && has(g, 0, "signatures") &&
+                   !g->nodes[0].has_layers
+               ? pg__tf_child_of(g, 0, "variables", 9)
+               : NULL;
+}
+
 /* ---- where the model begins ---- */
 
 typedef struct search {

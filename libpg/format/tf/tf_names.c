@@ -79,6 +79,14 @@ static pg_status lacks_pieces(const pg__tf_entry *e, pg_err *err)
                    PG_NUM(have), PG_NUM(all));
 }
 
+/* Keras 3 counts the random numbers of a dropout among the variables. */
+static int is_seed(const pg__tf_node *n)
+{
+    static const char end[] = "/seed_generator_state";
+    const size_t n_end = sizeof end - 1;
+    return n->n_full > n_end && memcmp(n->full + n->n_full - n_end, end, n_end) == 0;
+}
+
 static pg_status meet(walk *w, const pg__tf_node *n, int is_state)
 {
     const size_t entry = pg__tf_entry_of(w->b, n);
@@ -89,7 +97,8 @@ static pg_status meet(walk *w, const pg__tf_node *n, int is_state)
         return lacks_pieces(&w->b->v[entry], w->err);
     const char *path = n->is_slot ? NULL : w->path.n ? w->path.s : "";
     return add_name(w->out, entry, n->full ? n->full : "", n->n_full, path,
-                    is_state || (n->is_slot && !w->whole), w->err);
+                    is_state || (n->is_slot && !w->whole) || (w->out->by_name && is_seed(n)),
+                    w->err);
 }
 
 /* A node on the way, the next of its children, and how long the path to it is. */
@@ -214,10 +223,23 @@ static pg_status add_rest(pg__tf_bundle *b, pg__tf_names *out, const unsigned ch
     return PG_OK;
 }
 
+/* What model.export() wrote has each variable twice: in the order of the model, and once more. */
+static void pass_over_copies(walk *w)
+{
+    const pg__tf_graph *g = &w->out->graph;
+    const pg__tf_child *copies = pg__tf_child_of(g, 0, "_all_variables", 14);
+    const pg__tf_node *list = &g->nodes[copies->node];
+    for (size_t i = list->first; i < list->first + list->n; i++) {
+        const size_t entry = pg__tf_entry_of(w->b, &g->nodes[g->children[i].node]);
+        if (entry != PG_NONE)
+            w->named[entry] = 1;
+    }
+}
+
 static pg_status name_by_graph(walk *w, const char *part)
 {
     pg_status st = PG_OK;
-    const pg__tf_child *inner = NULL;
+    const pg__tf_child *inner = NULL, *exported = pg__tf_exported(&w->out->graph);
     uint32_t root = 0;
     int in_training = 0;
     const int all = part && strcmp(part, ".") == 0;
@@ -225,7 +247,10 @@ static pg_status name_by_graph(walk *w, const char *part)
     pg__tf_judge(&w->out->graph, w->b);
     if (part && !*part)
         goto done;
-    if (!part)
+    w->out->by_name = exported && !part;
+    if (w->out->by_name)
+        root = exported->node;
+    else if (!part)
         PG_TRY(pg__tf_find_model(&root, &w->out->graph, w->b, w->err));
     else if (!all)
         PG_TRY(pg__tf_find_part(&root, &in_training, &w->out->graph, part, w->err));
@@ -244,6 +269,8 @@ static pg_status name_by_graph(walk *w, const char *part)
     }
     if (part && !all)
         goto done;
+    if (w->out->by_name)
+        pass_over_copies(w);
     w->pass = BY_ALL;
     memset(w->seen, 0, w->out->graph.n);
     w->path.n = 0;

@@ -65,3 +65,8 @@ w = multi_gpu_model(m, 2); w.compile("adam", "mse"); w.fit(np.ones((4, 4), "f"),
 w.save_weights("wrapper/w"); w.save("wrapper/sm", save_format="tf"); m.save_weights("wrapper/template.h5")
 open("wrapper/template.json", "w").write(m.to_json())
 for f in glob.glob("wrapper/sm/fingerprint.pb") + glob.glob("wrapper/sm/saved_model.pb"): open(f, "w").close()  # large, and nothing reads what is in them
+# 6 What model.export() writes: the variables in a list, and once more
+K.utils.set_random_seed(7)
+i = K.Input((3, 4)); m = K.Model(i, L.Dense(2, name="out")(L.Bidirectional(L.LSTM(2), name="both")(i)))
+train(m, "adam"); m.export("export"); m.save_weights("export/weights.h5"); open("export/model.json", "w").write(m.to_json())
+for f in ("fingerprint.pb", "saved_model.pb"): os.remove("export/" + f)
