@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/dcp.h"
-#include "format/part_name.h"
+#include "store/part_name.h"
 
 #define MAX_ASKED 8u
 

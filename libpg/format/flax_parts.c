@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/flax.h"
-#include "format/part_name.h"
+#include "store/part_name.h"
 
 #define MAX_ASKED 8u
 

@@ -12,7 +12,7 @@
 #include "base/try.h"
 #include "format/flax.h"
 #include "format/format.h"
-#include "format/part_name.h"
+#include "store/part_name.h"
 
 #define METADATA "{\"format\":\"flax\"}"
 #define LOOK     4096u

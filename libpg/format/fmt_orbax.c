@@ -13,7 +13,7 @@
 #include "format/flax.h"
 #include "format/format.h"
 #include "format/orbax/orbax.h"
-#include "format/part_name.h"
+#include "store/part_name.h"
 
 #define METADATA  "{\"format\":\"flax\"}"
 

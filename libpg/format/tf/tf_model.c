@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "format/part_name.h"
 #include "format/tf/tf.h"
+#include "store/part_name.h"
 #include "store/values.h"
 
 #define MAX_ASKED 8u

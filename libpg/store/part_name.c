@@ -1,5 +1,5 @@
 /* part_name.c - see part_name.h. */
-#include "format/part_name.h"
+#include "store/part_name.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* part_name.h - the names that people have for the parts of a checkpoint. */
-#ifndef PG_FORMAT_PART_NAME_H
-#define PG_FORMAT_PART_NAME_H
+#ifndef PG_STORE_PART_NAME_H
+#define PG_STORE_PART_NAME_H
 
 #include "base/str.h"
 
