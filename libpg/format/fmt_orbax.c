@@ -271,7 +271,10 @@ static pg_status add_leaf(const tree *t, const pg__json *leaf, pg_err *err)
         *err = why;
     PG_TRY(st);
     if (!there)
-        PG_FAIL(PG_E_FORMAT, "%s: _METADATA lists it, but it is not there", PG_SHOW(shown.s));
+        PG_FAIL(
+            PG_E_FORMAT,
+            "%s: _METADATA lists it, but it is neither in manifest.ocdbt nor a folder of its own",
+            PG_SHOW(shown.s));
     a.missing_is_fill = t->missing_is_fill;
     st = add_array(t->c, &a, &shown, err);
 done:

@@ -194,7 +194,7 @@ static void every_damaged_byte_is_noticed(void **state)
     assert_non_null(strstr(err.msg, "data file p.data-00000-of-00001 is truncated"));
     unlink(data);
     assert_fails(PG_E_FORMAT, read_all(index, &err), &err);
-    assert_non_null(strstr(err.msg, "1 of its 1 data files is missing: p.data-00000-of-00001"));
+    assert_non_null(strstr(err.msg, "p.data-00000-of-00001 is missing, its data file"));
     remove_copy(&t, shard);
 }
 

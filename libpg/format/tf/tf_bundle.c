@@ -345,10 +345,12 @@ static pg_status open_shards(pg__tf_bundle *b, const char *path, pg_err *err)
         if (st != PG_OK)
             goto done;
     }
-    if (missing.n) {
-        st = pg_fail(err, PG_E_FORMAT, "%zu of its %u data files %s missing: %s%s", missing.n,
-                     b->n_shards, missing.n == 1 ? "is" : "are", PG_SHOW(missing.v[0]),
-                     missing.n == 1 ? "" : ", ...");
+    if (missing.n == 1) {
+        st = pg_fail(err, PG_E_FORMAT, "%s is missing, %s", PG_SHOW(missing.v[0]),
+                     b->n_shards == 1 ? "its data file" : "one of its data files");
+    } else if (missing.n) {
+        st = pg_fail(err, PG_E_FORMAT, "%zu of its %u data files are missing", missing.n,
+                     b->n_shards);
         for (size_t i = 0; i < missing.n; i++)
             pg_err_detail(err, "missing: %s", PG_SHOW(missing.v[i]));
     }

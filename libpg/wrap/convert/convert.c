@@ -167,8 +167,8 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
     const int matched = (c->o->model || c->o->model_text) && pg__store_has_objects(c->r.s);
     if (c->r.v.f.verdict == PG_V_WRAPPER && !matched)
         PG_TRY(pg__add_note(&c->r, err,
-                            "this is a parallel wrapper's file, converted as it is; the option "
-                            "unwrap converts its one-device model"));
+                            "this is a parallel wrapper's file, converted as it is; unwrapping "
+                            "gives its one-device model"));
     PG_TRY(pg__plan_copy_of(&c->r.plan, c->r.s, err));
 done:
     return st;

@@ -198,6 +198,15 @@ static pg_status plan_bare(pg__rewrite *r, pg_err *err)
     return st;
 }
 
+/* What the names have no longer. */
+static pg_status note_wrapper(pg__join *j, const pg__rewrite *r, pg_err *err)
+{
+    const pg_finding *f = &r->v.f;
+    return f->verdict == PG_V_WRAPPER && f->template_name
+               ? note(j, err, "names without \"%s\", a wrapper's", PG_SHOW(f->template_name))
+               : PG_OK;
+}
+
 static pg_status note_left_out(pg__join *j, const pg_store *s, pg_err *err)
 {
     const size_t n = pg_store_n_state(s);
@@ -238,6 +247,7 @@ pg_status pg__join_ranks(pg__join *j, pg_err *err)
     if (r.plan.n_items == 0)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: holds no model, only %zu tensor%s of training",
                 PG_SHOW(j->in), pg_store_n_state(r.s), pg_store_n_state(r.s) == 1 ? "" : "s");
+    PG_TRY(note_wrapper(j, &r, err));
     PG_TRY(note_left_out(j, r.s, err));
     PG_TRY(pg__note_provenance(r.s, &j->o->write, err));
     PG_TRY(pg__join_plan(j, &r.plan, &pg__fmt_safetensors, err));
