@@ -176,7 +176,7 @@ static void jobs_with_other_options_are_not_mixed(void **state)
             &(pg_join_opts){.max_shard_bytes = 3000, .job = 1, .n_jobs = 1});
     join_fails(PG_E_ARG, "mix",
                &(pg_join_opts){.max_shard_bytes = 1500, .dtype = "bfloat16", .finish = 1},
-               "another plan");
+               "other options than this call");
     join_fails(PG_E_ARG, "mix", &(pg_join_opts){.job = 3, .n_jobs = 2}, "counted from 1");
 }
 
