@@ -58,7 +58,7 @@ static pg_status check_options(run *r, pg_err *err)
     if (!r->in || (!r->out && !o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
-        return pg_fail(err, PG_E_ARG, "opset %d is not written: %d to %d are", o->opset, OLDEST,
+        return pg_fail(err, PG_E_ARG, "opset %d is not supported: use %d to %d", o->opset, OLDEST,
                        NEWEST);
     const pg_status st = read_dtype(&r->x.real, o->dtype, err);
     if (st != PG_OK)
@@ -69,8 +69,8 @@ static pg_status check_options(run *r, pg_err *err)
         return pg_fail(err, PG_E_ARG, "quantized kernels go with float32, not with %s", o->dtype);
     const int oldest = r->x.real == PG_BF16 ? OLDEST_BF16 : OLDEST;
     if (o->opset && o->opset < oldest)
-        return pg_fail(err, PG_E_ARG, "opset %d is not written in bfloat16: %d to %d are", o->opset,
-                       oldest, NEWEST);
+        return pg_fail(err, PG_E_ARG, "opset %d is not supported in bfloat16: use %d to %d",
+                       o->opset, oldest, NEWEST);
     r->x.opset = o->opset ? o->opset : oldest;
     return PG_OK;
 }
