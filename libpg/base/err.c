@@ -266,6 +266,13 @@ void pg_err_prefix(pg_err *err, const char *prefix)
         trim_utf8(err->msg);
 }
 
+pg_status pg__fail_as(pg_err *err, const pg_err *why)
+{
+    if (err)
+        *err = *why;
+    return why->code;
+}
+
 void pg__err_append(pg_err *err, const char *text)
 {
     const size_t n = strlen(text);

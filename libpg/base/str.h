@@ -69,6 +69,9 @@ pg__quoted pg__quote(const char *name);
 /* Adds text to a filled message (NULL allowed), which is cut if both do not fit. */
 void pg__err_append(pg_err *err, const char *text);
 
+/* Makes `why`, a failure noted elsewhere, that of err (NULL allowed); returns its code. */
+pg_status pg__fail_as(pg_err *err, const pg_err *why);
+
 /* Adds an argument to an action that does not belong to an error, as pg_err_arg() does. */
 void pg__action_arg(pg_action *a, const char *key, const char *fmt, ...) PG_PRINTF(3, 4);
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -35,11 +34,8 @@ static pg_status look_at(below *b, const char *path, const char *name, pg__folde
     pg_status st = look(&index, path, &why);
     if (st == PG_E_IO && why.sys == EISDIR)
         return PG_OK;
-    if (st == PG_E_IO || st == PG_E_NOMEM) {
-        if (err)
-            *err = why;
-        return st;
-    }
+    if (st == PG_E_IO || st == PG_E_NOMEM)
+        return pg__fail_as(err, &why);
     if (b->names.n == 0) {
         b->index = index;
         b->why = why;
@@ -53,12 +49,13 @@ static pg_status look_at_all(below *b, const char *folder, const pg__strs *names
                              pg__folder_look look, pg_err *err)
 {
     pg_status st = PG_OK;
-    struct stat sb;
+    int is = 0;
     pg__str path = {0};
     unsigned looked = 0;
     for (size_t i = 0; i < names->n; i++) {
         PG_TRY(pg__folder_path(&path, folder, names->v[i], err));
-        if (stat(path.s, &sb) != 0 || !S_ISDIR(sb.st_mode))
+        PG_TRY(pg__is_folder(&is, path.s, err));
+        if (!is)
             continue;
         if (++looked > MAX_LOOKED && b->names.n == 0)
             break; /* of something else */
@@ -110,9 +107,7 @@ pg_status pg__folder_below(char **out, const char *folder, pg__folder_look look,
     if (b.names.n > 1) {
         st = ask(folder, &b.names, err);
     } else if (b.names.n == 1 && !b.index) {
-        st = b.why.code;
-        if (err)
-            *err = b.why;
+        st = pg__fail_as(err, &b.why);
     } else {
         *out = b.index;
         b.index = NULL;

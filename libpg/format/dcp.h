@@ -42,8 +42,8 @@ typedef struct pg__dcp {
     pg__strs objects; /* names of what is no tensor */
 } pg__dcp;
 
-/* 1 if its first bytes are those of such a .metadata. */
-int pg__dcp_is_metadata(pg__io *io);
+/* Whether its first bytes are those of such a .metadata. */
+pg_status pg__dcp_is_metadata(int *is, pg__io *io, pg_err *err);
 
 /* Reads .metadata. Every tensor's chunks are found and tile it. */
 pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err);

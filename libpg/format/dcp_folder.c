@@ -1,9 +1,6 @@
 /* dcp_folder.c - finds the .metadata of torch.distributed.checkpoint: in the folder that people
  * name, or beside one of its files. */
-#include <errno.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -16,40 +13,46 @@ static pg_status metadata_of(pg__str *out, const char *folder, const char *child
     return st == PG_OK ? pg__str_printf(out, err, "%s.metadata", *child ? "/" : "") : st;
 }
 
+static pg_status is_checkpoint(int *is, const char *metadata, pg_err *err)
+{
+    pg__io *io = NULL;
+    pg_status st = pg__io_open_if(&io, metadata, err);
+    if (io && (st = pg__dcp_is_metadata(is, io, err)) != PG_OK)
+        pg_err_prefix(err, PG_SHOW(metadata));
+    pg__io_close(io);
+    return st;
+}
+
 pg_status pg__dcp_in_folder(char **out, const char *folder, pg_err *err)
 {
+    pg_status st = PG_OK;
     pg__str path = {0};
-    pg__io *io = NULL;
-    pg_err e = {0};
-    pg_status st = metadata_of(&path, folder, "", err);
-    if (st != PG_OK)
-        return st;
-    st = pg__io_open(&io, path.s, &e);
-    if (st == PG_OK && pg__dcp_is_metadata(io)) {
+    int is = 0;
+    PG_TRY(metadata_of(&path, folder, "", err));
+    PG_TRY(is_checkpoint(&is, path.s, err));
+    if (is) {
         *out = path.s;
-        path.s = NULL;
+        path = (pg__str){0};
     }
-    if (st == PG_E_IO && e.sys == ENOENT)
-        st = PG_OK;
-    if (st != PG_OK && err)
-        *err = e;
-    pg__io_close(io);
+done:
     pg__str_fini(&path);
     return st;
 }
 
 pg_status pg__dcp_of_path(char **out, const char *path, pg_err *err)
 {
-    struct stat sb;
     pg__str at = {0};
     pg_status st = PG_OK;
+    int there = 0;
     if (!pg__ends_with(path, ".distcp"))
         return PG_OK;
-    st = pg__str_printf(&at, err, "%.*s.metadata", (int)(pg__base_name(path) - path), path);
-    if (st == PG_OK && stat(at.s, &sb) == 0) {
+    PG_TRY(pg__str_printf(&at, err, "%.*s.metadata", (int)(pg__base_name(path) - path), path));
+    PG_TRY(pg__is_there(&there, at.s, err));
+    if (there) {
         *out = at.s;
-        at.s = NULL;
+        at = (pg__str){0};
     }
+done:
     pg__str_fini(&at);
     return st;
 }

@@ -445,11 +445,13 @@ done:
     return st;
 }
 
-int pg__dcp_is_metadata(pg__io *io)
+pg_status pg__dcp_is_metadata(int *is, pg__io *io, pg_err *err)
 {
     char head[LOOK];
     const size_t n = pg__io_size(io) < LOOK ? (size_t)pg__io_size(io) : LOOK;
-    return pg__io_read(io, 0, head, n, NULL) == PG_OK && memmem(head, n, META, sizeof META - 1);
+    const pg_status st = pg__io_read(io, 0, head, n, err);
+    *is = st == PG_OK && memmem(head, n, META, sizeof META - 1);
+    return st;
 }
 
 pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err)

@@ -50,18 +50,19 @@ static int by_path(const void *a, const void *b)
 
 /* ---- files ---- */
 
+/* A file that cannot be read may begin so, too: who opens it finds out why. */
 static int begins_with(const char *path, const char *const *starts, size_t n)
 {
     uint8_t head[4] = {0};
     pg__io *io = NULL;
+    pg_status st = pg__io_open_if(&io, path, NULL);
     int found = 0;
-    if (pg__io_open(&io, path, NULL) != PG_OK)
-        return 0;
-    if (pg__io_size(io) >= sizeof head && pg__io_read(io, 0, head, sizeof head, NULL) == PG_OK)
-        for (size_t i = 0; i < n; i++)
-            found |= memcmp(head, starts[i], strlen(starts[i])) == 0;
+    if (io && pg__io_size(io) >= sizeof head)
+        st = pg__io_read(io, 0, head, sizeof head, NULL);
+    for (size_t i = 0; i < n; i++)
+        found |= memcmp(head, starts[i], strlen(starts[i])) == 0;
     pg__io_close(io);
-    return found;
+    return found || st == PG_E_IO;
 }
 
 /* A pickle may be anything: one that holds a model, or several. */
@@ -70,7 +71,7 @@ static int is_read(const char *path)
     pg_store *s = NULL;
     const pg_status st = pg_store_open(&s, path, NULL, NULL);
     pg_store_close(s);
-    return st == PG_OK || st == PG_E_AMBIGUOUS;
+    return st == PG_OK || st == PG_E_AMBIGUOUS || st == PG_E_IO;
 }
 
 /* Does a file of PyTorch's hold a model, readable or not? Arguments, an optimizer's state and
@@ -122,7 +123,7 @@ static int is_of_index(const char *name)
 /* ---- folders ---- */
 
 /* Whether a folder is one checkpoint. *loose: it is TensorFlow's, whose files may be among
- * others. */
+ * others. What may not be read in it is no reason to leave the rest out. */
 static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
 {
     static const char single[] = "/model.safetensors"; /* a file among others, like any */
@@ -134,9 +135,9 @@ static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
              (index && pg__ends_with(index, ".index") && !pg__ends_with(index, saved_model));
     *whole = !*loose && (st == PG_OK ? !pg__ends_with(index, single) : st == PG_E_UNSUPPORTED);
     pg__mem_free(index);
-    if (st == PG_E_NOMEM && err)
-        *err = why;
-    return st == PG_E_NOMEM ? st : PG_OK;
+    if (st == PG_E_NOMEM || (st == PG_E_IO && why.sys != EISDIR && why.sys != EACCES))
+        return pg__fail_as(err, &why);
+    return PG_OK;
 }
 
 static pg_status walk_folder(walk *w, unsigned depth, pg_err *err);
@@ -153,9 +154,13 @@ static pg_status walk_below(walk *w, unsigned depth, pg_err *err)
         w->out->n_closed++;
         return PG_OK;
     }
-    if (st != PG_OK && err)
-        *err = why;
-    return st;
+    return st == PG_OK ? PG_OK : pg__fail_as(err, &why);
+}
+
+/* What cannot be looked at, except for what may not, must not be left out. */
+static int says_nothing(int sys)
+{
+    return !pg__is_absence(sys) && sys != EACCES;
 }
 
 static pg_status walk_entry(walk *w, const char *name, int loose, unsigned depth, pg_err *err)
@@ -164,6 +169,8 @@ static pg_status walk_entry(walk *w, const char *name, int loose, unsigned depth
     const int there = lstat(w->path.s, &sb) == 0;
     const int link = there && S_ISLNK(sb.st_mode);
     const int readable = there && (link ? stat(w->path.s, &target) == 0 : (target = sb, 1));
+    if (!readable && says_nothing(errno))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
     if (there && name[0] == '.') {
         w->out->n_hidden++;
     } else if (readable && link && S_ISDIR(target.st_mode)) {

@@ -25,7 +25,7 @@ static int read_step(unsigned long long *out, const char *name)
 pg_status pg__flax_in_folder(char **out, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
-    int sys = 0;
+    int sys = 0, is = 0;
     unsigned long long step = 0, most = 0;
     pg__str path = {0}, newest = {0};
     *out = NULL;
@@ -36,7 +36,8 @@ pg_status pg__flax_in_folder(char **out, const char *folder, pg_err *err)
         if (!read_step(&step, e->d_name) || (newest.s && step < most))
             continue;
         PG_TRY(pg__folder_path(&path, folder, e->d_name, err));
-        if (!pg__is_file(path.s)) /* Orbax makes folders of such names */
+        PG_TRY(pg__is_file(&is, path.s, err));
+        if (!is) /* Orbax makes folders of such names */
             continue;
         pg__str_fini(&newest);
         newest = path;

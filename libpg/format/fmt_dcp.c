@@ -368,7 +368,10 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     pg_status st = PG_OK;
     pg_store *s = NULL;
     checkpoint *c = NULL;
-    if (!path || !pg__dcp_is_metadata(io))
+    int is = 0;
+    if (path)
+        PG_TRY(pg__dcp_is_metadata(&is, io, err));
+    if (!is)
         return pg_fail(err, PG_E_UNKNOWN, "not the metadata of torch.distributed.checkpoint");
     c = pg__mem_array(1, sizeof *c);
     if (!c)

@@ -13,6 +13,7 @@
 #include "format/flax.h"
 #include "format/format.h"
 #include "format/orbax/orbax.h"
+#include "io/folder.h"
 #include "store/part_name.h"
 
 #define METADATA  "{\"format\":\"flax\"}"
@@ -373,8 +374,8 @@ static pg_status open_values(checkpoint *c, const char *path, pg_err *err)
     const pg_status there = pg__io_open_beside(&io, c->folder, "manifest.ocdbt", &e);
     if (there == PG_OK)
         st = pg__ocdbt_read(&c->kv, c->folder, err);
-    else if (there == PG_E_NOMEM)
-        st = pg__nomem(err);
+    else if (there != PG_E_IO || !pg__is_absence(e.sys))
+        st = pg__fail_as(err, &e);
     pg__io_close(io);
 done:
     return st;

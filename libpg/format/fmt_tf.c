@@ -279,7 +279,8 @@ static pg_status read_description(pg_store *s, const char *path, pg_err *err)
     if (n < k || strcmp(path + n - k, index) != 0 || (n > k && path[n - k - 1] != '/'))
         return PG_OK;
     PG_TRY(pg__str_printf(&name, err, "%.*skeras_metadata.pb", (int)(n - k), path));
-    if (pg__io_open(&io, name.s, NULL) != PG_OK || pg__io_size(io) > PG_LIMIT_JSON_BYTES)
+    PG_TRY(pg__io_open_if(&io, name.s, err));
+    if (!io || pg__io_size(io) > PG_LIMIT_JSON_BYTES)
         goto done; /* not of Keras */
     text = pg__mem_array((size_t)pg__io_size(io), 1);
     if (!text)

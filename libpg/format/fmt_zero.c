@@ -225,8 +225,10 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     checkpoint *c = NULL;
     pg__zero_what what = PG_ZERO_MASTER;
     (void)io;
-    if (!path || (fnmatch("*zero_pp_rank_*_optim_states.pt", pg__base_name(path), 0) != 0 &&
-                  !pg__zero_is_universal(path)))
+    int is = path && fnmatch("*zero_pp_rank_*_optim_states.pt", pg__base_name(path), 0) == 0;
+    if (path && !is)
+        PG_TRY(pg__zero_is_universal(&is, path, err));
+    if (!is)
         return pg_fail(err, PG_E_UNKNOWN, "not a file of DeepSpeed's ZeRO");
     PG_TRY(what_of(&what, opts->part, err));
     c = pg__mem_array(1, sizeof *c);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -25,17 +24,17 @@ static const uint8_t hdf5_signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a,
 /* A user block of 512, 1024, 2048 ... bytes before the signature is legal HDF5 (format
  * specification II.A). Keras never writes one, but MATLAB 7.3 does, and its users deserve an
  * answer. */
-static int has_user_block(pg__io *io)
+static pg_status has_user_block(int *has, pg__io *io, pg_err *err)
 {
+    pg_status st = PG_OK;
     const uint64_t size = pg__io_size(io);
     uint8_t head[sizeof hdf5_signature];
-    for (uint64_t off = 512; off < size && size - off >= sizeof head; off *= 2) {
-        if (pg__io_read(io, off, head, sizeof head, NULL) != PG_OK)
-            return 0;
-        if (memcmp(head, hdf5_signature, sizeof head) == 0)
-            return 1;
+    for (uint64_t off = 512; off < size && size - off >= sizeof head && !*has; off *= 2) {
+        PG_TRY(pg__io_read(io, off, head, sizeof head, err));
+        *has = memcmp(head, hdf5_signature, sizeof head) == 0;
     }
-    return 0;
+done:
+    return st;
 }
 
 /* What all formats are asked about a file. */
@@ -67,21 +66,26 @@ static pg_status ask(pg_store **out, const question *q, int *claimed, pg_err *er
 
 static pg_status find_format(pg_store **out, question *q, pg_err *err)
 {
-    int claimed = 0;
+    int claimed = 0, behind = 0;
+    pg_status st = PG_OK;
     const uint64_t size = pg__io_size(q->io);
     q->n = size < sizeof q->head ? (size_t)size : sizeof q->head;
-    pg_status st = pg__io_read(q->io, 0, q->head, q->n, err);
-    if (st == PG_OK && size >= sizeof q->tail)
-        st = pg__io_read(q->io, size - sizeof q->tail, q->tail, sizeof q->tail, err);
-    if (st != PG_OK)
-        return st;
+    PG_TRY(pg__io_read(q->io, 0, q->head, q->n, err));
+    if (size >= sizeof q->tail)
+        PG_TRY(pg__io_read(q->io, size - sizeof q->tail, q->tail, sizeof q->tail, err));
     st = ask(out, q, &claimed, err);
-    if (!claimed && has_user_block(q->io)) {
+    if (!claimed) {
+        const pg_status looked = has_user_block(&behind, q->io, err);
+        if (looked != PG_OK)
+            return looked;
+    }
+    if (behind) {
         memcpy(q->head, hdf5_signature, sizeof hdf5_signature);
         st = ask(out, q, &claimed, err);
     }
     if (st == PG_E_UNKNOWN && memcmp(q->head, hdf5_signature, sizeof hdf5_signature) != 0)
         st = pg__identify(q->io, q->path, err);
+done:
     return st;
 }
 
@@ -134,20 +138,17 @@ static pg_status index_in_folder(char **out, const char *folder, pg_err *err)
     pg__str path = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
         pg__io *io = NULL;
-        pg_err e = {0};
+        int foreign = 0;
         PG_TRY(pg__folder_path(&path, folder, names[i], err));
-        st = pg__io_open(&io, path.s, &e);
-        const int foreign = st == PG_OK && i == 0 && pg__manifest_is_foreign(io);
-        pg__io_close(io);
-        if (st == PG_OK && !foreign) {
+        PG_TRY(pg__io_open_if(&io, path.s, err));
+        if (io && i == 0 && (st = pg__manifest_is_foreign(&foreign, io, err)) != PG_OK)
+            pg_err_prefix(err, PG_SHOW(path.s));
+        if (st == PG_OK && io && !foreign) {
             *out = path.s;
             path.s = NULL;
-        } else if (st != PG_OK && (st != PG_E_IO || e.sys != ENOENT)) {
-            if (err)
-                *err = e;
-            goto done;
         }
-        st = PG_OK;
+        pg__io_close(io);
+        PG_TRY(st);
     }
 done:
     pg__str_fini(&path);
@@ -185,11 +186,13 @@ done:
 
 pg_status pg__index_of(char **out, const char *path, pg_err *err)
 {
-    struct stat sb;
+    int is_folder = 0;
     pg_status st = PG_OK;
     *out = NULL;
     PG_ASK(of_path, out, path, err)
-    if (!*out && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
+    if (!*out)
+        PG_TRY(pg__is_folder(&is_folder, path, err));
+    if (is_folder)
         st = index_of_folder(out, path, err);
 done:
     return st;

@@ -101,9 +101,9 @@ pg_status pg__manifest_parse(pg__manifest *out, const char *text, size_t n, pg_e
  * shards, which are safetensors or Keras'. */
 int pg__manifest_is_side(const char *head);
 
-/* 1 if it is JSON that lacks what each of our manifests has: other programs have files with that
+/* Whether it is JSON that lacks what each of our manifests has: other programs have files with that
  * name, too. A file that is not JSON may be one of ours that a power loss destroyed. */
-int pg__manifest_is_foreign(pg__io *io);
+pg_status pg__manifest_is_foreign(int *is, pg__io *io, pg_err *err);
 
 /* 1 if a relative path has only harmless components: no empty one, ".", ".." or backslash. */
 int pg__manifest_is_safe_path(const char *path);

@@ -50,23 +50,32 @@ static pg_status from_hex(char **out, size_t *n_out, const char *s, size_t n, pg
     return PG_OK;
 }
 
-int pg__manifest_is_foreign(pg__io *io)
+/* text ends with a NUL. */
+static int lacks_members(const char *text, size_t n)
 {
     static const char *const needed[] = {"format", "layers", "tensors"};
+    size_t k = 0, start = strspn(text, " \t\r\n");
+    const pg__json_span whole = {start, n - start};
+    while (k < 3 && pg__json_member(text, whole, needed[k]).n > 0)
+        k++;
+    return k < 3;
+}
+
+pg_status pg__manifest_is_foreign(int *is, pg__io *io, pg_err *err)
+{
+    pg_status st = PG_OK;
     const uint64_t n = pg__io_size(io);
-    char *text = n > PG_LIMIT_MANIFEST_BYTES ? NULL : pg__mem_array((size_t)n + 1, 1);
-    int foreign = text && pg__io_read(io, 0, text, (size_t)n, NULL) == PG_OK &&
-                  pg__json_check(text, (size_t)n, NULL) == PG_OK;
-    if (foreign) {
-        const size_t start = strspn(text, " \t\r\n"); /* the text ends with a NUL */
-        const pg__json_span whole = {start, (size_t)n - start};
-        size_t k = 0;
-        while (k < 3 && pg__json_member(text, whole, needed[k]).n > 0)
-            k++;
-        foreign = k < 3;
-    }
+    *is = 0;
+    if (n > PG_LIMIT_MANIFEST_BYTES)
+        return PG_OK;
+    char *text = pg__mem_array((size_t)n + 1, 1);
+    if (!text)
+        return pg__nomem(err);
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    *is = pg__json_check(text, (size_t)n, NULL) == PG_OK && lacks_members(text, (size_t)n);
+done:
     pg__mem_free(text);
-    return foreign;
+    return st;
 }
 
 /* A text, or bytes as {"hex": "..."}; newly allocated. */

@@ -5,11 +5,9 @@
  *         mp_rank_TT[_PPP][_EEE]/            ranks of tensor, pipeline, expert parallelism
  *             model_optim_rng.pt or model_rng.pt
  */
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -62,9 +60,11 @@ static pg_status add_rank(pg__megatron_ranks *l, const char *folder, const char 
     if (!read_name(&r, name))
         return PG_OK;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int is = 0;
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s/%s", folder, name, files[i]));
-        if (!pg__is_file(path.s))
+        PG_TRY(pg__is_file(&is, path.s, err));
+        if (!is)
             continue;
         if (l->n == MAX_RANKS)
             PG_FAIL(PG_E_LIMIT, "more than %u ranks", MAX_RANKS);
@@ -86,9 +86,8 @@ static pg_status list_ranks(pg__megatron_ranks *out, const char *folder, pg_err 
     pg_status st = PG_OK;
     int sys = 0;
     pg__megatron_ranks l = {0};
-    DIR *d = pg__folder_list(folder);
-    if (!d && pg__folder_lacks(errno))
-        sys = errno;
+    DIR *d = NULL;
+    PG_TRY(pg__folder_list_if(&d, folder, err));
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));)
         PG_TRY(add_rank(&l, folder, e->d_name, err));
     if (sys)
@@ -160,9 +159,8 @@ static pg_status list_iterations(pg__strs *out, const char *folder, const char *
 {
     pg_status st = PG_OK;
     int sys = 0;
-    DIR *d = pg__folder_list(*folder ? folder : ".");
-    if (!d && pg__folder_lacks(errno))
-        sys = errno;
+    DIR *d = NULL;
+    PG_TRY(pg__folder_list_if(&d, folder, err));
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));)
         if (is_iteration(e->d_name) && (!but || strcmp(e->d_name, but) != 0))
             PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));
@@ -217,11 +215,16 @@ static pg_status read_tracker(pg__str *out, const char *folder, pg_err *err)
     pg__io *io = NULL;
     char text[TRACKER_MOST + 1] = {0};
     PG_TRY(pg__str_printf(&path, err, "%s" TRACKER, folder));
-    if (pg__io_open(&io, path.s, NULL) != PG_OK)
+    PG_TRY(pg__io_open_if(&io, path.s, err));
+    if (!io)
         goto done;
     if (pg__io_size(io) > TRACKER_MOST)
         PG_FAIL(PG_E_FORMAT, "%s is not the number of an iteration", PG_SHOW(path.s));
-    PG_TRY(pg__io_read(io, 0, text, (size_t)pg__io_size(io), err));
+    st = pg__io_read(io, 0, text, (size_t)pg__io_size(io), err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(path.s));
+        goto done;
+    }
     text[strcspn(text, " \t\r\n")] = 0;
     char *end = NULL;
     const unsigned long long n = strtoull(text, &end, 10);
@@ -246,9 +249,11 @@ static pg_status in_iteration(char **out, const char *folder, pg_err *err)
     pg_status st = PG_OK;
     pg__megatron_ranks ranks = {0};
     pg__str path = {0};
+    int is = 0;
     PG_TRY(list_ranks(&ranks, folder, err));
     PG_TRY(pg__str_printf(&path, err, "%s%s", folder, ranks.n ? ranks.v[0].file : ".metadata"));
-    if (pg__is_file(path.s)) {
+    PG_TRY(pg__is_file(&is, path.s, err));
+    if (is) {
         *out = path.s;
         path = (pg__str){0};
     }
@@ -265,9 +270,11 @@ static pg_status in_rank(char **out, const char *folder, pg_err *err)
     pg__str path = {0};
     char *ranks = NULL;
     for (size_t i = 0; i < sizeof files / sizeof *files && !ranks; i++) {
+        int is = 0;
         path.n = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s", folder, files[i]));
-        if (pg__is_file(path.s))
+        PG_TRY(pg__is_file(&is, path.s, err));
+        if (is)
             PG_TRY(folder_of_ranks(&ranks, path.s, err));
     }
     if (ranks) {

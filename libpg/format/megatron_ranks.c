@@ -14,6 +14,7 @@
 #include "format/pytorch_impl.h"
 #include "format/ranks.h"
 #include "format/shards.h"
+#include "io/folder.h"
 
 #define MAX_STAGES 65536u
 
@@ -29,20 +30,25 @@ typedef struct reading {
 
 /* ---- one file ---- */
 
-static int is_stream(pg__io *io)
+static pg_status is_stream(int *is, pg__io *io, pg_err *err)
 {
     uint8_t head[16] = {0};
-    return pg__io_size(io) >= sizeof head && pg__io_read(io, 0, head, sizeof head, NULL) == PG_OK &&
-           pg__pt_is_stream(head, sizeof head);
+    pg_status st = PG_OK;
+    if (pg__io_size(io) >= sizeof head)
+        st = pg__io_read(io, 0, head, sizeof head, err);
+    *is = pg__pt_is_stream(head, sizeof head);
+    return st;
 }
 
 /* Reads the pickle of f->io. */
 static pg_status read_pickle(pg__pt_source *f, pg_err *err)
 {
     pg_store *none = NULL;
-    const pg_status st = is_stream(f->io)
-                             ? pg__pt_open_stream(&none, f, &(pg_open_opts){.part = ""}, err)
-                             : pg__pt_read_zip(f, err);
+    int stream = 0;
+    pg_status st = is_stream(&stream, f->io, err);
+    if (st == PG_OK)
+        st = stream ? pg__pt_open_stream(&none, f, &(pg_open_opts){.part = ""}, err)
+                    : pg__pt_read_zip(f, err);
     pg_store_close(none);
     return st;
 }
@@ -52,9 +58,11 @@ static pg_status read_part(pg_store **out, pg__pt_source *f, const char *part, p
 {
     const pg_open_opts opts = {.part = part};
     pg__pt_source again = {.io = f->io};
-    if (!is_stream(f->io))
-        return pg__pt_zip_store(out, f, &opts, err);
-    const pg_status st = pg__pt_open_stream(out, &again, &opts, err);
+    int stream = 0;
+    pg_status st = is_stream(&stream, f->io, err);
+    if (st == PG_OK)
+        st = stream ? pg__pt_open_stream(out, &again, &opts, err)
+                    : pg__pt_zip_store(out, f, &opts, err);
     pg__pt_source_fini(&again);
     return st;
 }
@@ -298,11 +306,15 @@ static pg_status read_rank(reading *r, size_t i)
         if (st != PG_OK)
             return st == PG_E_UNKNOWN ? PG_OK : st;
     }
-    pg_status st = compare_facts(&m->facts, &facts, r->listed.v[0].file, name, r->err);
-    if (st == PG_OK)
-        st = pg__str_printf(&optimizer, r->err, "%.*sdistrib_optim.pt",
-                            (int)(pg__base_name(name) - name), name);
-    m->n_optimizers += st == PG_OK && fstatat(r->m->folder, optimizer.s, &sb, 0) == 0;
+    pg_status st = PG_OK;
+    PG_TRY(compare_facts(&m->facts, &facts, r->listed.v[0].file, name, r->err));
+    PG_TRY(pg__str_printf(&optimizer, r->err, "%.*sdistrib_optim.pt",
+                          (int)(pg__base_name(name) - name), name));
+    if (fstatat(m->folder, optimizer.s, &sb, 0) == 0)
+        m->n_optimizers++;
+    else if (!pg__is_absence(errno))
+        st = pg_fail_sys(r->err, PG_E_IO, errno, "%s", PG_SHOW(optimizer.s));
+done:
     pg__str_fini(&optimizer);
     return st;
 }

@@ -122,6 +122,20 @@ static pg_status read_number(unsigned char bytes[8], const pg__pt_source *f, con
     return st;
 }
 
+/* The value of a number beside the model; *known is 0 if it is missing. */
+static pg_status find_number(double *v, int *known, pg__pt_source *f, pg__pt_locator *locate,
+                             const void *ctx, const pg__pt_tensor *t, pg_err *err)
+{
+    unsigned char bytes[8] = {0};
+    uint64_t where = 0;
+    pg_err e = {0};
+    pg_status st = t->storage.inside ? PG_OK : locate(&where, f, ctx, t, "", &e);
+    if (st == PG_OK)
+        st = read_number(bytes, f, t, where, &e);
+    *known = st == PG_OK && pg__pt_number(v, t->dtype, bytes);
+    return st == PG_E_NOMEM || st == PG_E_IO ? pg__fail_as(err, &e) : PG_OK;
+}
+
 /* Inserts the values of numbers beside the model into the text about them, from the end. A missing
  * value is no reason to refuse the model. */
 static pg_status insert_numbers(pg__pt_source *f, pg__pt_locator *locate, const void *ctx,
@@ -133,14 +147,12 @@ static pg_status insert_numbers(pg__pt_source *f, pg__pt_locator *locate, const 
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_numbers; i++) {
         const pg__pt_aside *x = &t->numbers[i];
-        unsigned char bytes[8] = {0};
-        uint64_t where = 0;
+        int known = 0;
         double v = 0;
         PG_TRY(pg__str_add(&text, t->others.s + from, x->at - from, err));
         from = x->at;
-        if ((x->t.storage.inside || locate(&where, f, ctx, &x->t, "", NULL) == PG_OK) &&
-            read_number(bytes, f, &x->t, where, NULL) == PG_OK &&
-            pg__pt_number(&v, x->t.dtype, bytes))
+        PG_TRY(find_number(&v, &known, f, locate, ctx, &x->t, err));
+        if (known)
             PG_TRY(pg__str_printf(&text, err, " %.6g", v));
         else
             PG_TRY(pg__str_puts(&text, " (1 tensor)", err));

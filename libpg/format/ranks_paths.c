@@ -222,20 +222,22 @@ static pg_status add_family(pg__rank_files *f, const char *name, pg_err *err)
     return add(f, name, x.value, err);
 }
 
-/* Whether a file is one rank's part: only what it holds tells. A file that is none is not read. */
+/* Whether a file is one rank's part: only what it holds tells. */
 static pg_status holds_parts(int *is, const char *path, pg_err *err)
 {
     pg__pt_source f = {0};
     pg_err e = {0};
-    pg_status st = pg__io_open(&f.io, path, &e);
-    if (st == PG_OK)
-        st = pg__pt_read_zip(&f, &e);
+    pg_status st = pg__io_open_if(&f.io, path, err);
+    if (!f.io)
+        return st;
+    st = pg__pt_read_zip(&f, &e);
     *is = st == PG_OK && pg__ranks_is_one(&f.pickle);
     pg__io_close(f.io);
     pg__pt_source_fini(&f);
-    if (st == PG_E_NOMEM && err)
-        *err = e;
-    return st == PG_E_NOMEM ? st : PG_OK;
+    if (st != PG_E_IO && st != PG_E_NOMEM)
+        return PG_OK; /* another file */
+    pg_err_prefix(&e, PG_SHOW(path));
+    return pg__fail_as(err, &e);
 }
 
 /* The path of the only family whose files are parts; a second one is an error. */

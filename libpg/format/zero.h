@@ -128,8 +128,8 @@ void pg__zero_fini(pg__zero *z);
 pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err);
 /* The same beside another file of a rank. */
 pg_status pg__zero_of_path(char **out, const char *path, pg_err *err);
-/* 1 if `path`, a model_states, is of a universal checkpoint. */
-int pg__zero_is_universal(const char *path);
+/* Whether `path`, a model_states, is of a universal checkpoint. */
+pg_status pg__zero_is_universal(int *is, const char *path, pg_err *err);
 
 /* ---- zero_cut.c ---- */
 

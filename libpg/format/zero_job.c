@@ -4,12 +4,10 @@
  * (layer_LL-model_states.pt, or layer_LL-model_00-model_states.pt) and each parameter of a
  * universal checkpoint (zero/NAME/fp32.pt). */
 #include <ctype.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -33,9 +31,8 @@ static pg_status list(pg__strs *out, const char *folder, const char *glob, pg_er
 {
     int sys = 0;
     pg_status st = PG_OK;
-    DIR *d = pg__folder_list(folder);
-    if (!d && pg__folder_lacks(errno))
-        sys = errno;
+    DIR *d = NULL;
+    PG_TRY(pg__folder_list_if(&d, folder, err));
     for (const struct dirent *e; st == PG_OK && d && (e = pg__folder_next(d, &sys));)
         if (e->d_name[0] != '.' && fnmatch(glob, e->d_name, 0) == 0)
             st = pg__strs_add(out, e->d_name, strlen(e->d_name), err);
@@ -44,6 +41,7 @@ static pg_status list(pg__strs *out, const char *folder, const char *glob, pg_er
     if (st == PG_OK && sys)
         st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder));
     pg__strs_sort(out);
+done:
     return st;
 }
 
@@ -176,11 +174,13 @@ static pg_status add_param(pg__zero_reading *r, const char *folder, const char *
                            const char *key, int needed)
 {
     pg_status st = PG_OK;
-    struct stat sb;
+    int there = needed;
     pg__str path = {0};
     pg__zero_job *job = r->job;
     PG_TRY(pg__str_printf(&path, r->err, "%s/zero/%s/%s.pt", folder, name, key));
-    if (!needed && stat(path.s, &sb) != 0)
+    if (!needed)
+        PG_TRY(pg__is_there(&there, path.s, r->err));
+    if (!there)
         goto done;
     if (pg__mem_grow(&job->params, &job->cap_params, job->n_params + 1, sizeof *job->params))
         PG_TRY(pg__nomem(r->err));
@@ -299,8 +299,10 @@ static pg_status read_like(pg__zero_reading *r, pg__zero *like)
 {
     pg__pt_source f = {0};
     pg_status st = PG_OK;
+    int is_universal = 0;
     r->z = like;
-    if (pg__zero_is_universal(r->path)) {
+    PG_TRY(pg__zero_is_universal(&is_universal, r->path, r->err));
+    if (is_universal) {
         like->universal = 1;
         like->stage = strncmp(pg__base_name(r->path), "zero_", 5) == 0 ? 3 : 1;
         return count_ranks(r, like);

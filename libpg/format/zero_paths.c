@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -16,15 +15,13 @@
 #define FIRST       "zero_pp_rank_0_mp_rank_00_optim_states.pt"
 #define MODEL       "mp_rank_00_model_states.pt"
 
-int pg__zero_is_universal(const char *path)
+pg_status pg__zero_is_universal(int *is, const char *path, pg_err *err)
 {
-    struct stat sb;
     char zero[PATH_MAX]; /* a longer one cannot be opened */
     const char *base = pg__base_name(path);
-    if (fnmatch("*" MODEL, base, 0) != 0)
-        return 0;
-    const int n = snprintf(zero, sizeof zero, "%.*szero", (int)(base - path), path);
-    return n < PATH_MAX && stat(zero, &sb) == 0 && S_ISDIR(sb.st_mode);
+    *is = fnmatch("*" MODEL, base, 0) == 0 &&
+          snprintf(zero, sizeof zero, "%.*szero", (int)(base - path), path) < PATH_MAX;
+    return *is ? pg__is_folder(is, zero, err) : PG_OK;
 }
 
 /* folder ends with a slash or is empty. */
@@ -36,9 +33,12 @@ static pg_status first_rank(char **out, const char *folder, pg_err *err)
     pg__str path = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
         path.n = 0;
+        int is = 0;
         PG_TRY(pg__str_printf(&path, err, "%s%s", folder, names[i]));
-        if (pg__is_file(path.s) &&
-            (pg__ends_with(names[i], FIRST) || pg__zero_is_universal(path.s))) {
+        PG_TRY(pg__is_file(&is, path.s, err));
+        if (is && !pg__ends_with(names[i], FIRST))
+            PG_TRY(pg__zero_is_universal(&is, path.s, err));
+        if (is) {
             *out = path.s;
             path = (pg__str){0};
         }
@@ -55,17 +55,16 @@ static pg_status latest(char **out, const char *folder, const char *file, pg_err
     pg_status st = PG_OK;
     pg__str path = {0}, step = {0};
     pg__io *io = NULL;
-    pg_err e = {0};
     char tag[LATEST_MOST + 1] = {0};
     PG_TRY(pg__str_printf(&path, err, "%s%s", folder, file));
-    st = pg__io_open(&io, path.s, &e);
-    if (st == PG_E_NOMEM && err)
-        *err = e;
-    if (st != PG_OK || pg__io_size(io) > LATEST_MOST) {
-        st = st == PG_E_NOMEM ? st : PG_OK;
+    PG_TRY(pg__io_open_if(&io, path.s, err));
+    if (!io || pg__io_size(io) > LATEST_MOST)
+        goto done;
+    st = pg__io_read(io, 0, tag, (size_t)pg__io_size(io), err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(path.s));
         goto done;
     }
-    PG_TRY(pg__io_read(io, 0, tag, (size_t)pg__io_size(io), err));
     tag[strcspn(tag, "\r\n")] = 0;
     if (!*tag || strchr(tag, '/') || strcmp(tag, ".") == 0 || strcmp(tag, "..") == 0)
         goto done; /* of another program */
@@ -82,7 +81,7 @@ done:
 pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
-    struct stat sb;
+    int has_script = 0;
     char *step = NULL, *universal = NULL;
     pg__str at = {0}, script = {0};
     *out = NULL;
@@ -97,7 +96,9 @@ pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
     if (!*out && universal)
         PG_TRY(first_rank(out, universal, err));
     PG_TRY(pg__str_printf(&script, err, "%szero_to_fp32.py", at.s));
-    if (!*out && step && stat(script.s, &sb) == 0)
+    if (!*out && step)
+        PG_TRY(pg__is_there(&has_script, script.s, err));
+    if (has_script)
         PG_FAIL(PG_E_FORMAT, "%s: latest names %s, where no " FIRST " is", PG_SHOW(folder),
                 PG_SHOW(step));
 done:
@@ -111,15 +112,18 @@ done:
 pg_status pg__zero_of_path(char **out, const char *path, pg_err *err)
 {
     const char *base = pg__base_name(path);
+    int is_universal = 0;
     *out = NULL;
-    if (strstr(base, FIRST) || pg__zero_is_universal(path) ||
-        (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 &&
-         fnmatch("layer_*_states.pt", base, 0) != 0))
+    if (strstr(base, FIRST) || (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 &&
+                                fnmatch("layer_*_states.pt", base, 0) != 0))
         return PG_OK;
+    pg_status st = pg__zero_is_universal(&is_universal, path, err);
+    if (st != PG_OK || is_universal)
+        return st;
     char *folder = pg__mem_strndup(path, (size_t)(base - path));
     if (!folder)
         return pg__nomem(err);
-    const pg_status st = first_rank(out, folder, err);
+    st = first_rank(out, folder, err);
     pg__mem_free(folder);
     return st;
 }

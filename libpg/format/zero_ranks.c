@@ -113,14 +113,15 @@ static pg_status number_in(int64_t *out, pg__pt_source *f, const pg__pk_value *v
     double x = -1;
     size_t n = 0;
     pg__str name = {0};
-    pg_status st = pg__pt_read_tensor(&t, &f->pickle, v, NULL);
+    pg_err e = {0};
+    pg_status st = pg__pt_read_tensor(&t, &f->pickle, v, &e);
     if (st != PG_OK || t.storage.inside)
         goto done;
-    st = pg__str_printf(&name, NULL, "%sdata/%.*s", f->root.s, (int)t.storage.n_key, t.storage.key);
+    st = pg__str_printf(&name, &e, "%sdata/%.*s", f->root.s, (int)t.storage.n_key, t.storage.key);
     const size_t at = st == PG_OK ? pg__zip_find(f->zip, name.s) : SIZE_MAX;
     if (at == SIZE_MAX)
         goto done;
-    st = pg__zip_load(f->zip, at, 64, &bytes, &n, NULL);
+    st = pg__zip_load(f->zip, at, 64, &bytes, &n, &e);
     if (st != PG_OK || t.view.first >= n / t.view.size ||
         !pg__pt_number(&x, t.dtype, (const unsigned char *)bytes + t.view.first * t.view.size))
         x = -1;
@@ -128,7 +129,7 @@ done:
     pg__str_fini(&name);
     pg__mem_free(bytes);
     *out = x >= 0 && x < 1e15 ? (int64_t)x : -1;
-    return st == PG_E_NOMEM ? pg__nomem(err) : PG_OK;
+    return st == PG_E_NOMEM || st == PG_E_IO ? pg__fail_as(err, &e) : PG_OK;
 }
 
 static const pg__pk_value *first_of(const pg__pickle *p, const pg__pk_value *v)

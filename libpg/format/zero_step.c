@@ -42,14 +42,14 @@ static pg_status check_model(const pg__zero_reading *r, const char *name, const 
     pg_err e = {0};
     pg_status st = pg__io_open_below(&f.io, r->folder, name, &e);
     const int gone = st == PG_E_IO && e.sys == ENOENT;
-    if (st == PG_OK)
-        st = pg__pt_read_zip(&f, &e);
+    if (st == PG_OK && (st = pg__pt_read_zip(&f, &e)) != PG_OK)
+        pg_err_prefix(&e, PG_SHOW(name));
     if (st == PG_OK)
         st = check_step(r, count_in(&f.pickle, "global_steps", -1), name, first);
     else if (st == PG_E_FORMAT || gone) /* a damaged one says nothing */
         st = PG_OK;
-    else if (r->err)
-        *r->err = e;
+    else
+        st = pg__fail_as(r->err, &e);
     pg__zero_close(&f);
     return st;
 }

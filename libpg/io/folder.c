@@ -18,10 +18,45 @@ pg_status pg__folder_path(pg__str *out, const char *folder, const char *name, pg
     return pg__str_printf(out, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
 }
 
-int pg__is_file(const char *path)
+int pg__is_absence(int sys)
+{
+    return sys == ENOENT || sys == ENOTDIR || sys == ELOOP || sys == ENAMETOOLONG;
+}
+
+/* *kind: of what a path leads to, 0 if it leads to nothing. */
+static pg_status look(mode_t *kind, const char *path, pg_err *err)
 {
     struct stat sb;
-    return stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+    int rc;
+    do
+        rc = stat(path, &sb) ? errno : 0;
+    while (rc == EINTR);
+    *kind = rc ? 0 : sb.st_mode;
+    return rc && !pg__is_absence(rc) ? pg_fail_sys(err, PG_E_IO, rc, "%s", PG_SHOW(path)) : PG_OK;
+}
+
+pg_status pg__is_there(int *is, const char *path, pg_err *err)
+{
+    mode_t kind;
+    const pg_status st = look(&kind, path, err);
+    *is = kind != 0;
+    return st;
+}
+
+pg_status pg__is_file(int *is, const char *path, pg_err *err)
+{
+    mode_t kind;
+    const pg_status st = look(&kind, path, err);
+    *is = S_ISREG(kind) != 0;
+    return st;
+}
+
+pg_status pg__is_folder(int *is, const char *path, pg_err *err)
+{
+    mode_t kind;
+    const pg_status st = look(&kind, path, err);
+    *is = S_ISDIR(kind) != 0;
+    return st;
 }
 
 int pg__folder_open(const char *path, int flags)
@@ -33,11 +68,6 @@ int pg__folder_open(const char *path, int flags)
     return fd;
 }
 
-int pg__folder_lacks(int sys)
-{
-    return sys == EMFILE || sys == ENFILE || sys == ENOMEM;
-}
-
 DIR *pg__folder_list(const char *path)
 {
     DIR *d;
@@ -45,6 +75,13 @@ DIR *pg__folder_list(const char *path)
         d = opendir(path);
     while (!d && errno == EINTR);
     return d;
+}
+
+pg_status pg__folder_list_if(DIR **out, const char *path, pg_err *err)
+{
+    *out = pg__folder_list(*path ? path : ".");
+    return *out || pg__is_absence(errno) ? PG_OK
+                                         : pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
 }
 
 int pg__folder_fsync(int fd)

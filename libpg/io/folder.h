@@ -10,7 +10,15 @@
 /* Sets out to the path of `name` in a folder; "" gives the folder's own, with a slash at its end. */
 pg_status pg__folder_path(pg__str *out, const char *folder, const char *name, pg_err *err);
 
-int pg__is_file(const char *path); /* a regular one, or a link to one */
+/* 1 if that errno says that a path leads to nothing. Any other one says nothing about it: what
+ * could not be looked at must not pass for what is not there. */
+int pg__is_absence(int sys);
+
+/* Whether a path leads to anything, to a regular file, to a folder. PG_E_IO with the path if that
+ * cannot be found out. */
+pg_status pg__is_there(int *is, const char *path, pg_err *err);
+pg_status pg__is_file(int *is, const char *path, pg_err *err);
+pg_status pg__is_folder(int *is, const char *path, pg_err *err);
 
 /* Creates every folder on the way to path, and path itself, as mkdir -p does; the first `fixed`
  * bytes exist already. PG_E_IO names the folder that could not be created. */
@@ -29,8 +37,9 @@ int pg__folder_open(const char *path, int flags);
 /* NULL with errno. */
 DIR *pg__folder_list(const char *path);
 
-/* 1 if that errno is the lack of descriptors or memory, which says nothing about the folder. */
-int pg__folder_lacks(int sys);
+/* The same of a folder that may be missing: *out is NULL then. "" is the current one. PG_E_IO with
+ * the path if it cannot be listed. */
+pg_status pg__folder_list_if(DIR **out, const char *path, pg_err *err);
 
 /* fsync() of an open folder: 0, also if the file system does not support it, or an errno. */
 int pg__folder_fsync(int fd);

@@ -102,6 +102,13 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
     return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
 }
 
+pg_status pg__io_open_if(pg__io **out, const char *path, pg_err *err)
+{
+    int is = 0;
+    const pg_status st = pg__is_file(&is, path, err);
+    return is ? pg__io_open(out, path, err) : st;
+}
+
 pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err)
 {
     const char *slash = strrchr(path, '/');

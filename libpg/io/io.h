@@ -15,6 +15,10 @@ typedef struct pg__io pg__io;
  * Messages start with the path. */
 pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);
 
+/* The same of a file that may be missing: *out stays NULL if the path leads to nothing, or to no
+ * file. */
+pg_status pg__io_open_if(pg__io **out, const char *path, pg_err *err);
+
 /* A descriptor of the folder that holds `path`, which comes from the user and may go through links;
  * closed by the caller. Messages start with `name`. */
 pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err);

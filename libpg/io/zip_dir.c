@@ -274,18 +274,20 @@ done:
     return st;
 }
 
-/* 4.3.9: length of the descriptor that fills the n bytes at off; 0 if they are not a descriptor. */
-static size_t descriptor(const entry *e, cache *c, uint64_t off, uint64_t n, pg_err *err)
+/* 4.3.9: the n bytes at off must be the descriptor. */
+static pg_status check_descriptor(const entry *e, cache *c, uint64_t off, uint64_t n, pg_err *err)
 {
     const unsigned char *p = NULL;
-    if (n < 12 || n > 24 || cached(&p, c, off, (size_t)n, err) != PG_OK)
-        return 0;
+    pg_status st = PG_OK;
     const size_t sign = n == 16 || n == 24 ? 4 : 0, w = n >= 20 ? 8 : 4;
-    if (n != sign + 4 + 2 * w || (sign && memcmp(p, "PK\7\10", 4) != 0) ||
-        pg__le32(p + sign) != e->m->crc32 || pg__le(p + sign + 4, w) != e->m->n_stored ||
-        pg__le(p + sign + 4 + w, w) != e->m->n)
-        return 0;
-    return (size_t)n;
+    if (n < 12 || n > 24 || n != sign + 4 + 2 * w)
+        FAIL_ENTRY(e, PG_E_FORMAT, "its data descriptor is damaged");
+    PG_TRY(cached(&p, c, off, (size_t)n, err));
+    if ((sign && memcmp(p, "PK\7\10", 4) != 0) || pg__le32(p + sign) != e->m->crc32 ||
+        pg__le(p + sign + 4, w) != e->m->n_stored || pg__le(p + sign + 4 + w, w) != e->m->n)
+        FAIL_ENTRY(e, PG_E_FORMAT, "its data descriptor is damaged");
+done:
+    return st;
 }
 
 /* --- the directory --------------------------------------------------------------------------- */
@@ -299,6 +301,7 @@ static int by_offset(const void *a, const void *b)
 /* Members, sorted by offset, must follow each other without a gap. */
 static pg_status check_tiling(const entry *list, size_t n, cache *c, uint64_t dir_off, pg_err *err)
 {
+    pg_status st = PG_OK;
     if ((n ? list[0].header_off : dir_off) != 0)
         return pg_fail(err, PG_E_FORMAT, "ZIP archive with other bytes before its first member");
     for (size_t i = 0; i < n; i++) {
@@ -307,14 +310,13 @@ static pg_status check_tiling(const entry *list, size_t n, cache *c, uint64_t di
         const uint64_t next = i + 1 < n ? list[i + 1].header_off : dir_off;
         if (end > next)
             FAIL_ENTRY(e, PG_E_FORMAT, "overlaps the next member");
-        if (end == next && !(e->flags & FLAG_DESCRIPTOR))
-            continue;
-        if (!(e->flags & FLAG_DESCRIPTOR) || !descriptor(e, c, end, next - end, err))
-            FAIL_ENTRY(e, PG_E_FORMAT, "%s",
-                       e->flags & FLAG_DESCRIPTOR ? "its data descriptor is damaged"
-                                                  : "other bytes follow its data");
+        if (e->flags & FLAG_DESCRIPTOR)
+            PG_TRY(check_descriptor(e, c, end, next - end, err));
+        else if (end != next)
+            FAIL_ENTRY(e, PG_E_FORMAT, "other bytes follow its data");
     }
-    return PG_OK;
+done:
+    return st;
 }
 
 typedef struct named {

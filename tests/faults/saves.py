@@ -14,9 +14,11 @@ COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weight
 
 
 class Save:
-    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None, litter=0, beside=()):
+    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None, litter=0, beside=(),
+                 takes_folder=False):
         self.name, self.command, self.out, self.old = name, command, out, old  # old: a command, or a file to copy
         self.refuses = refuses  # the right answer is exit 2, with the old output as it is
+        self.takes_folder = takes_folder  # into one that is there, it writes shards
         self.in_place = in_place  # the output is the input: old, perhaps with a tail that nothing leads to, or new
         self.litter = litter  # bytes behind the file's end, as a killed run leaves them
         self.beside = beside  # files beside the output that belong to it, as it says
@@ -65,6 +67,8 @@ def all_saves(testdata):
     yield Save('join npz', ['pgjoin', '-f', 'in/npz', 'o.h5'], 'o.h5', [*model, 'o.h5'])
     yield Save('join safetensors', ['pgjoin', 'in/safetensors', 'o.safetensors'], 'o.safetensors')
     yield Save('join keras', ['pgjoin', 'in/keras', 'o.weights.h5'], 'o.weights.h5')
+    for name in 'dcp-fsdp2/ckpt', 'zero3/ckpt', 'megatron-gelu-tp2-pp2/ckpt', 'orbax-ocdbt-zarr3/ckpt', 'tf-mirrored':
+        yield Save(f'join {name}', ['pgjoin', testdata / 'modern' / name, 'o.safetensors'], 'o.safetensors', takes_folder=True)
     yield Save('convert .onnx', ['pgconvert', '-f', full, 'o.onnx'], 'o.onnx')
     outside, data = ['pgconvert', '-f', '--external-data'], ('o.onnx.data', 'o.onnx.data-2')
     yield Save('convert .onnx --external-data', [*outside, full, 'o.onnx'], 'o.onnx', beside=data)

@@ -244,7 +244,7 @@ def odd_files(p, root):
 
     for kind in few(KINDS, 2) if not p.save.in_place else ():
         yield f'{kind} as input', lambda kind=kind: as_input(kind)
-    for kind in few([k for k in KINDS if k not in ('nothing', 'empty file') and not (p.is_folder and k == 'folder')], 2):
+    for kind in few([k for k in KINDS if k not in ('nothing', 'empty file') and not ((p.is_folder or p.save.takes_folder) and k == 'folder')], 2):
         yield f'{kind} as output', lambda kind=kind: as_output(kind)
 
 

@@ -1,9 +1,7 @@
 /* tf_paths.c - from what people name (a prefix, a data file, a folder, a SavedModel) to the index
  * of the checkpoint. */
-#include <errno.h>
 #include <fnmatch.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -14,20 +12,16 @@
 #define LIST_MOST 65536u       /* tf.train.Saver keeps five names in it, some people all */
 #define VARIABLES "variables/variables.index"
 
-static int is_there(const char *path)
-{
-    struct stat sb;
-    return stat(path, &sb) == 0;
-}
-
 /* Sets *out to the path if a file is there. */
 static pg_status take_if_there(char **out, const char *folder, size_t n_folder, const char *name,
                                size_t n_name, const char *end, pg_err *err)
 {
     pg__str path = {0};
     pg_status st = PG_OK;
+    int is = 0;
     PG_TRY(pg__str_printf(&path, err, "%.*s%.*s%s", (int)n_folder, folder, (int)n_name, name, end));
-    if (pg__is_file(path.s)) {
+    PG_TRY(pg__is_file(&is, path.s, err));
+    if (is) {
         *out = path.s;
         path.s = NULL;
     }
@@ -68,15 +62,17 @@ static pg_status by_list(char **out, const char *folder, pg_err *err)
     size_t n = 0;
     const size_t n_folder = strlen(folder);
     PG_TRY(pg__str_printf(&path, err, "%s" LIST, folder));
-    if (!pg__is_file(path.s))
-        goto done;
-    PG_TRY(pg__io_open(&io, path.s, err));
-    if (pg__io_size(io) > LIST_MOST)
+    PG_TRY(pg__io_open_if(&io, path.s, err));
+    if (!io || pg__io_size(io) > LIST_MOST)
         goto done;
     text = pg__mem_array((size_t)pg__io_size(io) + 1, 1);
     if (!text)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_read(io, 0, text, (size_t)pg__io_size(io), err));
+    st = pg__io_read(io, 0, text, (size_t)pg__io_size(io), err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(path.s));
+        goto done;
+    }
     const char *name = newest(text, &n);
     if (!name)
         goto done;
@@ -106,17 +102,18 @@ static pg_status by_search(char **out, const char *folder, pg_err *err)
     pg_status st = PG_OK;
     pg__strs found = {0};
     int sys = 0;
-    DIR *d = pg__folder_list(*folder ? folder : ".");
-    if (!d)
-        return pg__folder_lacks(errno) ? pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder))
-                                       : PG_OK;
-    for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));) {
+    DIR *d = NULL;
+    PG_TRY(pg__folder_list_if(&d, folder, err));
+    for (const struct dirent *e; st == PG_OK && d && (e = pg__folder_next(d, &sys));) {
         const size_t n = strlen(e->d_name);
         if (n <= 6 || strcmp(e->d_name + n - 6, ".index") != 0)
             continue;
         st = pg__strs_add(&found, e->d_name, n, err);
     }
-    closedir(d);
+    if (d)
+        closedir(d);
+    if (st == PG_OK && sys)
+        st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(*folder ? folder : "."));
     if (st != PG_OK || found.n == 0)
         goto done;
     pg__strs_sort(&found);
@@ -138,11 +135,14 @@ pg_status pg__tf_in_folder(char **out, const char *folder, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str at = {0}, model = {0};
+    int is_model = 0;
     *out = NULL;
     PG_TRY(pg__folder_path(&at, folder, "", err));
     PG_TRY(take_if_there(out, at.s, at.n, VARIABLES, sizeof VARIABLES - 1, "", err));
     PG_TRY(pg__str_printf(&model, err, "%ssaved_model.pb", at.s));
-    if (!*out && pg__is_file(model.s))
+    if (!*out)
+        PG_TRY(pg__is_file(&is_model, model.s, err));
+    if (is_model)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: a TensorFlow SavedModel without variables", PG_SHOW(folder));
     if (!*out)
         PG_TRY(by_list(out, at.s, err));
@@ -172,20 +172,25 @@ pg_status pg__tf_of_path(char **out, const char *path, pg_err *err)
     pg_status st = PG_OK;
     const char *base = pg__base_name(path);
     const size_t n_folder = (size_t)(base - path), n = prefix_of(base);
+    const int is_list = strcmp(base, LIST) == 0, is_part = PG_IS_ANY(base, parts);
     char *folder = NULL;
+    int is_there = 0, is_file = 0;
     *out = NULL;
     if (n)
         return take_if_there(out, path, n_folder, base, n, ".index", err);
-    if (!is_there(path)) /* a folder of this name comes first */
+    PG_TRY(pg__is_there(&is_there, path, err));
+    if (!is_there) /* a folder of this name comes first */
         return take_if_there(out, path, n_folder, base, strlen(base), ".index", err);
-    if (!pg__is_file(path) || (!PG_IS_ANY(base, parts) && strcmp(base, LIST) != 0))
-        return PG_OK;
+    if (is_list || is_part)
+        PG_TRY(pg__is_file(&is_file, path, err));
+    if (!is_file)
+        goto done;
     folder = pg__mem_strndup(path, n_folder);
     if (!folder)
-        return pg__nomem(err);
-    st = strcmp(base, LIST) == 0
-             ? by_list(out, folder, err)
-             : take_if_there(out, path, n_folder, VARIABLES, sizeof VARIABLES - 1, "", err);
+        PG_TRY(pg__nomem(err));
+    st = is_list ? by_list(out, folder, err)
+                 : take_if_there(out, path, n_folder, VARIABLES, sizeof VARIABLES - 1, "", err);
+done:
     pg__mem_free(folder);
     return st;
 }

@@ -79,22 +79,25 @@ static pg_status find_index(pg__join *j, pg_err *err)
     return st == PG_OK ? pg__io_open(&j->io, j->index, err) : st;
 }
 
-static void read_head(char head[512], pg__io *io)
+static pg_status read_head(char head[512], pg__io *io, pg_err *err)
 {
     const uint64_t n = pg__io_size(io);
     memset(head, 0, 512);
-    if (pg__io_read(io, 0, head, n < 511 ? (size_t)n : 511, NULL) != PG_OK)
-        head[0] = 0;
+    const pg_status st = pg__io_read(io, 0, head, n < 511 ? (size_t)n : 511, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(pg__io_name(io)));
+    return st;
 }
 
 /* Not by "layers" alone: a tree of Orbax may have that key. */
-static int is_manifest(pg__io *io)
+static pg_status is_manifest(int *is, pg__io *io, pg_err *err)
 {
     char head[512];
-    read_head(head, io);
-    return pg__manifest_is_side(head) || strstr(head, "\"source_format\"") ||
-           strstr(head, "\"format\": \"np") ||
-           (strstr(head, "\"layers\"") && !strstr(head, "\"tree_metadata\""));
+    const pg_status st = read_head(head, io, err);
+    *is = pg__manifest_is_side(head) || strstr(head, "\"source_format\"") ||
+          strstr(head, "\"format\": \"np") ||
+          (strstr(head, "\"layers\"") && !strstr(head, "\"tree_metadata\""));
+    return st;
 }
 
 /* Takes over both. */
@@ -119,6 +122,7 @@ static pg_status find_shard_index(pg__join *j, pg_err *err)
     pg__str index = {0};
     pg__io *io = NULL;
     char *path = NULL;
+    pg_err why = {0};
     const int keras = pg__ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
                       strspn(name + n - 16, "0123456789") == 5;
     if (pg__st_cut_by_name(name) == 1)
@@ -129,10 +133,12 @@ static pg_status find_shard_index(pg__join *j, pg_err *err)
         PG_TRY(pg__str_printf(&index, err, "%.*s.weights.json", (int)(n - 17), name));
     else
         goto done;
-    st = find_above(&path, j->in, index.s, 0, err);
-    if (st != PG_OK && keras) /* perhaps only the name looks so; opening it decides */
-        st = PG_OK;
-    if (st != PG_OK || !path)
+    st = find_above(&path, j->in, index.s, 0, &why);
+    if (st != PG_OK && !(keras && why.sys == ENOENT)) /* perhaps only the name looks so: opening it
+                                                         decides */
+        PG_TRY(pg__fail_as(err, &why));
+    st = PG_OK;
+    if (!path)
         goto done;
     PG_TRY(pg__io_open(&io, path, err));
     use_index(j, &path, &io);
@@ -148,13 +154,17 @@ static pg_status prefer_manifest(pg__join *j, pg_err *err)
     pg_status st = PG_OK;
     char *path = NULL, head[512];
     pg__io *io = NULL;
+    pg_err why = {0};
     if (!pg__ends_with(j->index, ".safetensors.index.json") &&
         !pg__ends_with(j->index, ".weights.json"))
         return PG_OK;
-    if (find_above(&path, j->index, PG_MANIFEST, 0, NULL) != PG_OK)
+    st = find_above(&path, j->index, PG_MANIFEST, 0, &why);
+    if (st != PG_OK && why.sys == ENOENT)
         return PG_OK; /* written by another program */
+    if (st != PG_OK)
+        return pg__fail_as(err, &why);
     PG_TRY(pg__io_open(&io, path, err));
-    read_head(head, io);
+    PG_TRY(read_head(head, io, err));
     if (pg__manifest_is_side(head))
         use_index(j, &path, &io);
 done:
@@ -435,8 +445,9 @@ pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts
     PG_TRY(find_index(&j, err));
     PG_TRY(find_shard_index(&j, err));
     PG_TRY(prefer_manifest(&j, err));
-    int plain = 1;
-    if (is_manifest(j.io))
+    int plain = 1, is = 0;
+    PG_TRY(is_manifest(&is, j.io, err));
+    if (is)
         PG_TRY(join_manifest(&j, &plain, err));
     if (plain)
         PG_TRY(join_index(&j, err));

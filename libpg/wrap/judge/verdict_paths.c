@@ -5,12 +5,14 @@
  * layer's name: a merge named like a layer of the nested model makes it certain; any other merge
  * may join views of one input. For earlier files only the classes are known, and the finding says
  * so. One shard of several says nothing, so its index is examined. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "io/folder.h"
 #include "wrap/judge/verdict.h"
 
 /* A direct child of a container, "lambda_1" of "layers/lambda_1", with everything below it. */
@@ -211,6 +213,7 @@ static pg_status judge_shard(pg__verdict *v, const pg_store *s, const char *inde
     pg_store *whole = NULL;
     pg__str path = {0};
     pg__verdict of_whole = {0};
+    pg_err why = {0};
     const char *mine = pg__store_path(s), *slash = strrchr(mine, '/');
     PG_TRY(pg__str_add(&path, mine, slash ? (size_t)(slash + 1 - mine) : 0, err));
     PG_TRY(pg__str_puts(&path, index, err));
@@ -219,7 +222,10 @@ static pg_status judge_shard(pg__verdict *v, const pg_store *s, const char *inde
         st = pg__nomem(err);
         goto done;
     }
-    if (pg_store_open(&whole, path.s, NULL, NULL) != PG_OK) {
+    st = pg_store_open(&whole, path.s, NULL, &why);
+    if (st == PG_E_NOMEM || (st == PG_E_IO && !pg__is_absence(why.sys) && why.sys != EISDIR))
+        PG_TRY(pg__fail_as(err, &why));
+    if (st != PG_OK) {
         st = pg__verdict_set(v, PG_V_AMBIGUOUS, err,
                              "one shard of several; its index %s is not beside it or not readable",
                              PG_SHOW(index));

@@ -50,7 +50,10 @@ pg_status pg__add_provenance(pg__str *out, const pg_store *s, const pg_write_opt
     uint32_t crc = 0;
     char hex[9];
     if (source) {
-        PG_TRY(sum_up(&crc, source, w->cancel, err));
+        st = sum_up(&crc, source, w->cancel, err);
+        if (st == PG_E_IO)
+            pg_err_prefix(err, PG_SHOW(pg__store_path(s)));
+        PG_TRY(st);
         (void)snprintf(hex, sizeof hex, "%08" PRIx32, crc);
         PG_TRY(add_member(out, "pg.source", pg__base_name(pg__store_path(s)), err));
         PG_TRY(add_member(out, "pg.crc32", hex, err));

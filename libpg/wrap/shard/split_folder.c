@@ -126,26 +126,33 @@ static void walk_fini(walk *w)
     pg__str_fini(&w->foreign);
 }
 
-/* 1 or 0: the number of indexes to pass over. */
-static size_t has_foreign_manifest(const char *dir)
+/* *n is 1 or 0: the number of indexes to pass over. */
+static pg_status has_foreign_manifest(size_t *n, const char *dir, pg_err *err)
 {
+    pg_status st = PG_OK;
     pg__str path = {0};
     pg__io *io = NULL;
-    const int foreign = pg__str_printf(&path, NULL, "%s/" PG_MANIFEST, dir) == PG_OK &&
-                        pg__io_open(&io, path.s, NULL) == PG_OK && pg__manifest_is_foreign(io);
+    int foreign = 0;
+    PG_TRY(pg__str_printf(&path, err, "%s/" PG_MANIFEST, dir));
+    PG_TRY(pg__io_open_if(&io, path.s, err));
+    if (io && (st = pg__manifest_is_foreign(&foreign, io, err)) != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path.s));
+    *n = (size_t)foreign;
+done:
     pg__io_close(io);
     pg__str_fini(&path);
-    return (size_t)foreign;
+    return st;
 }
 
 /* Walks folder `dir`, of which the files of a split are known. */
 static pg_status walk_split(walk *w, const char *dir, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
+    size_t foreign = 0;
     w->known = pg__mem_array(files->n + 4, sizeof *w->known);
     if (!w->known)
         return pg__nomem(err);
-    const size_t foreign = has_foreign_manifest(dir);
+    PG_TRY(has_foreign_manifest(&foreign, dir, err));
     for (size_t i = 0; i < files->n; i++)
         if (!foreign || strcmp(files->v[i], PG_MANIFEST) != 0)
             w->known[w->n_known++] = files->v[i];
@@ -203,31 +210,46 @@ done:
 
 /* The manifest beside safetensors and Keras' shards is written before their index, so it does not
  * end a split. */
-static int is_side_manifest(const char *path)
+static pg_status is_side_manifest(int *is, const char *path, pg_err *err)
 {
     char head[64] = "";
     pg__io *io = NULL;
-    if (pg__io_open(&io, path, NULL) != PG_OK)
-        return 0;
+    pg_status st = PG_OK;
+    *is = 0;
+    PG_TRY(pg__io_open_if(&io, path, err));
+    if (!io)
+        goto done;
     const uint64_t n = pg__io_size(io);
-    const pg_status st =
-        pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, NULL);
+    st = pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+    *is = pg__manifest_is_side(head);
+done:
     pg__io_close(io);
-    return st == PG_OK && pg__manifest_is_side(head);
+    return st;
 }
 
-/* 1 if there is an index in the folder; its path. */
-static int find_index(pg__str *out, const char *dir)
+/* Whether an index is in the folder; its path. */
+static pg_status find_index(pg__str *out, int *found, const char *dir, pg_err *err)
 {
-    struct stat sb;
-    for (size_t i = has_foreign_manifest(dir); i < sizeof indexes / sizeof *indexes; i++) {
+    pg_status st = PG_OK;
+    size_t i = 0;
+    *found = 0;
+    PG_TRY(has_foreign_manifest(&i, dir, err));
+    for (; i < sizeof indexes / sizeof *indexes && !*found; i++) {
+        struct stat sb;
+        int is_side = 0;
         out->n = 0;
-        if (pg__str_printf(out, NULL, "%s/%s", dir, indexes[i]) == PG_OK &&
-            lstat(out->s, &sb) == 0 &&
-            (strcmp(indexes[i], PG_MANIFEST) != 0 || !is_side_manifest(out->s)))
-            return 1;
+        PG_TRY(pg__str_printf(out, err, "%s/%s", dir, indexes[i]));
+        *found = lstat(out->s, &sb) == 0;
+        if (!*found && !pg__is_absence(errno))
+            PG_TRY(pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(out->s)));
+        if (*found && strcmp(indexes[i], PG_MANIFEST) == 0)
+            PG_TRY(is_side_manifest(&is_side, out->s, err));
+        *found = *found && !is_side;
     }
-    return 0;
+done:
+    return st;
 }
 
 /* The files that an index in the folder lists; *whole: there is one. If it is not JSON, the power
@@ -235,9 +257,8 @@ static int find_index(pg__str *out, const char *dir)
 static pg_status read_index(pg__strs *files, int *whole, const char *dir, pg_err *err)
 {
     pg__str index = {0};
-    pg_status st = PG_OK;
-    *whole = find_index(&index, dir);
-    if (*whole)
+    pg_status st = find_index(&index, whole, dir, err);
+    if (st == PG_OK && *whole)
         st = list_indexed(files, index.s, err);
     if (st == PG_E_FORMAT) {
         *whole = 0;
@@ -253,12 +274,13 @@ static pg_status empty_split(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
     int known;
+    size_t first = 0;
     pg__strs files = {0};
     walk w = {.remove = 1};
+    PG_TRY(has_foreign_manifest(&first, dir, err));
     PG_TRY(read_index(&files, &known, dir, err));
     PG_TRY(walk_split(&w, dir, &files, err));
-    for (size_t i = has_foreign_manifest(dir);
-         (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
+    for (size_t i = first; (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
         w.path.n = 0;
         PG_TRY(pg__str_printf(&w.path, err, "%s/%s", dir, indexes[i]));
         (void)unlink(w.path.s);
@@ -396,14 +418,6 @@ done:
     return st;
 }
 
-/* 1 if the name exists. */
-static pg_status look(const char *path, struct stat *sb, int *there, pg_err *err)
-{
-    *there = stat(path, sb) == 0;
-    return *there || errno == ENOENT ? PG_OK
-                                     : pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
-}
-
 pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
                             uint64_t n_bytes, pg_err *err)
 {
@@ -416,7 +430,9 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
     while (n > 1 && s->dir[n - 1] == '/')
         n--;
     PG_TRY(pg__str_add(&into, s->dir, n, err));
-    PG_TRY(look(into.s, &sb, &there, err));
+    there = stat(into.s, &sb) == 0;
+    if (!there && errno != ENOENT)
+        PG_TRY(pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(into.s)));
     s->fresh = !there;
     if (there && !S_ISDIR(sb.st_mode))
         PG_FAIL(PG_E_ARG, "%s: is not a folder", PG_SHOW(s->dir));
@@ -572,7 +588,9 @@ pg_status pg_shards_remove(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str path = {0};
-    if (!find_index(&path, dir))
+    int found = 0;
+    PG_TRY(find_index(&path, &found, dir, err));
+    if (!found)
         PG_FAIL(PG_E_UNKNOWN, "%s: not a folder of shards", PG_SHOW(dir));
     st = remove_split(dir, err);
 done:

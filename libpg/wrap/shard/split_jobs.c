@@ -186,7 +186,8 @@ static pg_status check_shard(records *r, size_t i, pg_err *err)
     if (!r->told[i])
         return add_fault(r, i, 0, err);
     PG_TRY(pg__split_path(&path, r->s, v->name, err));
-    if (pg__io_open(&io, path.s, NULL) != PG_OK) {
+    PG_TRY(pg__io_open_if(&io, path.s, err));
+    if (!io) {
         st = add_fault(r, i, 0, err);
         goto done;
     }
