@@ -7,7 +7,8 @@
 
 #include "base/str.h"
 
-/* Sets out to the path of `name` in a folder; "" gives the folder's own, with a slash at its end. */
+/* Sets out to the path of `name` in a folder; "" gives the folder's own, with a slash at its end.
+ */
 pg_status pg__folder_path(pg__str *out, const char *folder, const char *name, pg_err *err);
 
 /* 1 if that errno says that a path leads to nothing. Any other one says nothing about it: what
