@@ -4,6 +4,7 @@
  * The folder is made under a temporary name and renamed as a whole; one that it replaces waits
  * inside the temporary until the model has its name, and comes back if that fails. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,45 +33,45 @@ static int is_ours(const char *name, unsigned depth)
                              strncmp(name, ".input_", 7) == 0 || strncmp(name, ".output_", 8) == 0);
 }
 
-/* Looks for what is not of a test, or removes what is. */
-static int walk(pg__str *path, unsigned depth, int remove)
+/* Looks for what is not of a test, or removes what is. Allocates nothing: the lack of memory may be
+ * why it is removed. */
+static int walk(char path[PATH_MAX], unsigned depth, int remove)
 {
-    const size_t n = path->n;
+    const size_t n = strlen(path);
     int foreign = 0, sys = 0;
-    DIR *d = pg__folder_list(path->s);
+    DIR *d = pg__folder_list(path);
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));) {
         struct stat sb;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        if (!is_ours(e->d_name, depth) || pg__str_printf(path, NULL, "/%s", e->d_name) != PG_OK ||
-            lstat(path->s, &sb) || S_ISDIR(sb.st_mode) != (depth == 0))
+        const int m = snprintf(path + n, PATH_MAX - n, "/%s", e->d_name);
+        if (!is_ours(e->d_name, depth) || (size_t)m >= PATH_MAX - n || lstat(path, &sb) ||
+            S_ISDIR(sb.st_mode) != (depth == 0))
             foreign = 1;
         else if (depth == 0)
             foreign |= walk(path, 1, remove);
         else if (remove)
-            (void)unlink(path->s);
-        path->n = n;
-        path->s[n] = 0;
+            (void)unlink(path);
+        path[n] = 0;
     }
     if (d)
         closedir(d);
     if (remove)
-        (void)rmdir(path->s);
+        (void)rmdir(path);
     return foreign || sys || !d;
 }
 
-static void remove_below(const char *folder, const char *name)
+/* name: of a folder below, or "". */
+static int walk_below(const char *folder, const char *name, int remove)
 {
-    pg__str path = {0};
-    if (pg__str_printf(&path, NULL, "%s/%s", folder, name) == PG_OK)
-        (void)walk(&path, 0, 1);
-    pg__str_fini(&path);
+    char path[PATH_MAX];
+    const int n = snprintf(path, sizeof path, "%s%s%s", folder, *name ? "/" : "", name);
+    return (size_t)n >= sizeof path || walk(path, 0, remove);
 }
 
 pg_status pg__onnx_test_check(pg__onnx_test *t, const char *out, int force, pg_err *err)
 {
     struct stat sb;
-    pg__str copy = {0};
     pg_status st = PG_OK;
     t->path.n = 0;
     PG_TRY(pg__str_printf(&t->path, err, "%s.test", out));
@@ -82,18 +83,16 @@ pg_status pg__onnx_test_check(pg__onnx_test *t, const char *out, int force, pg_e
         st = PG_E_ARG;
         goto done;
     }
-    PG_TRY(pg__str_puts(&copy, t->path.s, err));
-    if (!S_ISDIR(sb.st_mode) || walk(&copy, 0, 0))
+    if (!S_ISDIR(sb.st_mode) || walk_below(t->path.s, "", 0))
         PG_FAIL(PG_E_ARG, "%s: is not only test data; nothing written", PG_SHOW(t->path.s));
 done:
-    pg__str_fini(&copy);
     return st;
 }
 
 static void remove_temporary(const char *folder)
 {
-    remove_below(folder, "new");
-    remove_below(folder, "older");
+    (void)walk_below(folder, "new", 1);
+    (void)walk_below(folder, "older", 1);
     (void)rmdir(folder);
 }
 
@@ -290,11 +289,12 @@ done:
 
 void pg__onnx_test_close(pg__onnx_test *t, int has_model)
 {
+    int stays = 0; /* the only copy of what was there before */
     if (t->is_named && !has_model)
-        (void)walk(&t->path, 0, 1);
+        (void)walk_below(t->path.s, "", 1);
     if (t->older.s && !has_model)
-        (void)rename(t->older.s, t->path.s);
-    if (t->temporary.s)
+        stays = rename(t->older.s, t->path.s) != 0 && errno != ENOENT;
+    if (t->temporary.s && !stays)
         remove_temporary(t->temporary.s);
     if (t->lock)
         close(t->lock - 1);

@@ -40,6 +40,12 @@ def told(path):
     return int(numbers["malloc"]), int(numbers["live"])
 
 
+def held(folder):
+    """What is in it, and what the files hold."""
+    paths = [os.path.join(r, x) for r, below, files in os.walk(folder) for x in below + files]
+    return {os.path.relpath(x, folder): sha_file(x) if os.path.isfile(x) else None for x in paths}
+
+
 def ours(lines):
     """Without what libhdf5 prints: a heading, and what it indents below."""
     kept, theirs = [], False
@@ -101,6 +107,8 @@ def main():
         ("pgconvert", ["--no-sync", "--layout", "pytorch", t("files/keras-2.2.4/cnn4-g2/template_model.h5")], "o.safetensors"),
         ("pgconvert", ["--no-sync", t("files/keras-2.2.4/cnn4-g2/template_model.h5")], "o.weights.h5"),
         ("pgconvert", ["--no-sync", t("files/keras-2.2.4/cnn4-g2/template_model.h5")], "o.onnx"),
+        ("pgconvert", ["--no-sync", "--external-data", "--check", t(d4, "x0.npy"), t(d4, "template_model.h5")], "o.onnx"),
+        ("pgconvert", ["--no-sync", "--quantize", "int8", "--check", t(d4, "x0.npy"), t(d4, "template_model.h5")], "o.onnx"),
         ("pgjoin", ["--no-sync", t("modern/dcp-fsdp2/ckpt")], "o.safetensors"),
         ("pgjoin", ["--no-sync", t("modern/zero3/ckpt")], "o.safetensors"),
         ("pgjoin", ["--no-sync", t("modern/megatron-gelu-tp2-pp2/ckpt")], "o.safetensors"),
@@ -122,13 +130,15 @@ def main():
             argv = [os.path.join(box.tools, tool)] + args
             source = argv.pop() if "--in-place" in args else None  # a copy of it is what changes
 
-            def go(name, **k):
+            def go(label, **k):
+                """In a folder of its own: names in an output that is several files are those of the files."""
+                os.mkdir(d / label)
                 if source:
-                    shutil.copyfile(source, d / name)
-                return run(argv + ([d / name] if out else []), env=env(lib, **k))
+                    shutil.copyfile(source, os.path.join(d / label, out))
+                return run(argv + ([os.path.join(d / label, out)] if out else []), env=env(lib, **k))
 
-            whole = go(out and "whole-" + out, FM_FROM=a.whose, FM_COUNT=d / "count.txt")
-            good = sha_file(d / ("whole-" + out)) if out and whole.rc == 0 else None
+            whole = go("whole", FM_FROM=a.whose, FM_COUNT=d / "count.txt")
+            good = held(d / "whole")
             if whole.rc != (2 if "negative" in what else 0):
                 bad.append((what, "fails with all its memory: " + whole.show()))
                 continue
@@ -138,35 +148,35 @@ def main():
             if count < 10:
                 bad.append((what, "only %d allocations counted: FM_FROM does not see %s" % (count, a.whose)))
                 continue
-            keep = d.names()
 
-            def same(path):
+            def same(label):
                 """Written afresh, where libhdf5 had no memory to relink it."""
-                return run([os.path.join(box.tools, "pgdiff"), path, d / ("whole-" + out)]).rc == 0
+                return run([os.path.join(box.tools, "pgdiff"), os.path.join(d / label, out), os.path.join(d / "whole", out)]).rc == 0
 
             def one(job):
                 n, plus = job
-                name = "%d%s-%s" % (n, "s" if plus else "", out)
-                tally = d / ("tally-%d%s" % (n, plus))
-                r = go(name if out else None, FM_FROM=a.whose, FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus), FM_COUNT=tally)
+                label = "%d%s" % (n, plus)
+                tally = d / ("tally-" + label)
+                r = go(label, FM_FROM=a.whose, FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus), FM_COUNT=tally)
                 live = told(tally)[1] if os.path.exists(tally) else 0
                 at = "allocation %d%s of %d: " % (n, plus, count)
-                if source and os.path.exists(d / name) and sha_file(d / name) == sha_file(source):
-                    os.unlink(d / name)  # as it was: not even a tail
+                left = held(d / label)
+                if source and left.get(out) == sha_file(source):
+                    del left[out]  # as it was: not even a tail
                 if a.whose == "libhdf5":
                     r.lines, r.heads = ours(r.lines), ours(r.heads)
                 if a.whose == "libhdf5" and (r.rc in CRASHES or r.rc == 2 and not r.lines and "HDF5-DIAG" in r.err):
-                    return at + "an output all the same" if os.path.exists(d / name) else "crash"
+                    return at + "an output all the same" if any(".pg-" not in x for x in left) else "crash"  # its temporary stays
                 if not isinstance(r.rc, int) or r.rc < 0 or r.rc > 3:
                     return at + r.show()
                 if live and a.whose == "pg":
                     return at + "%d allocations are never freed: %s" % (live, r.show())
                 if r.rc == whole.rc and r.lines == whole.lines:
-                    if out and sha_file(d / name) != good and not (a.whose == "libhdf5" and same(d / name)):
-                        return at + "exit 0, but another output"
-                    if out:
-                        os.unlink(d / name)
+                    if left != good and not (a.whose == "libhdf5" and same(label)):
+                        return at + "exit 0, but another output: %s" % sorted(left)
                     return None
+                if left:
+                    return at + "left behind: %s: %s" % (sorted(left), r.show())
                 if len(r.heads) != 1 or a.whose == "pg" and "memory" not in r.heads[0] or r.rc != 2:
                     return at + "no clear answer: " + r.show()
                 return None
@@ -178,9 +188,6 @@ def main():
                 ends = list(pool.map(one, jobs))
             crashes += ends.count("crash")
             bad += [(what, x) for x in ends if x and x != "crash"][:5]
-            left = [x for x in d.names() if x not in keep and not x.startswith("tally-")]
-            if len(left) > ends.count("crash") or any(".pg-" not in x for x in left):  # a crash leaves its temporary
-                bad.append((what, "left behind: %s" % left[:5]))
             print("%s: %d of %d trials, of %d allocations" % (what, sum(not x or x == "crash" for x in ends), len(jobs), count), flush=True)
     if crashes:
         print("%d of %d runs: libhdf5 ended the program, and there is no output" % (crashes, n_runs))
