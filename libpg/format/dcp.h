@@ -1,7 +1,8 @@
 /* dcp.h - torch.distributed.checkpoint (DCP): a folder with .metadata, which says of every tensor
  * how it is cut, and of each of its chunks where it lies in which file (__RANK_N.distcp).
- * dcp_metadata.c reads the pickle of .metadata as data, dcp_part.c finds the model in it, fmt_dcp.c
- * reads the chunks. FORMATS.md: "torch.distributed.checkpoint". */
+ * dcp_metadata.c reads the pickle of .metadata as data, dcp_layers.c takes apart what Megatron-Core
+ * stacked (dcp_core.c: did it?), dcp_part.c finds the model, fmt_dcp.c reads the chunks.
+ * FORMATS.md: "torch.distributed.checkpoint". */
 #ifndef PG_FORMAT_DCP_H
 #define PG_FORMAT_DCP_H
 
@@ -28,7 +29,8 @@ typedef struct pg__dcp_tensor {
     pg__tiled tiled; /* tile.source: of the items */
     char **path;     /* keys of the containers around it, then its own; owned */
     size_t n_path;
-    int guessed; /* .metadata has no keys, or one for all: they were made of its name */
+    int guessed;   /* .metadata has no keys, or one for all: they were made of its name */
+    uint32_t lead; /* axes of extent 1 that its chunks have before its own: see dcp_layers.c */
 } pg__dcp_tensor;
 
 typedef struct pg__dcp {
@@ -48,6 +50,38 @@ pg_status pg__dcp_is_metadata(int *is, pg__io *io, pg_err *err);
 /* Reads .metadata. Every tensor's chunks are found and tile it. */
 pg_status pg__dcp_read(pg__dcp *out, pg__io *io, pg_err *err);
 void pg__dcp_fini(pg__dcp *d);
+
+/* Makes t's path of its name: what is before byte `cut`, and what is after it; 0: the whole. */
+pg_status pg__dcp_guess_path(pg__dcp *d, pg__dcp_tensor *t, size_t cut, pg_err *err);
+
+/* ---- dcp_core.c: what says that Megatron-Core wrote a checkpoint (torch_dist) ---- */
+
+typedef enum pg__dcp_experts {
+    PG_DCP_EXPERTS_UNKNOWN,
+    PG_DCP_EXPERTS_SEQUENTIAL, /* "local_experts.3.linear_fc1.weight" */
+    PG_DCP_EXPERTS_GROUPED,    /* "linear_fc1.weight3" */
+    PG_DCP_EXPERTS_STACKED     /* one tensor, transposed: not taken apart */
+} pg__dcp_experts;
+
+typedef struct pg__dcp_core {
+    int is_core; /* its files, or the user, say that Megatron-Core wrote them */
+    int as_saved;
+    int is_local; /* layers without Transformer Engine have norms of their own */
+    pg__dcp_experts experts;
+    uint64_t n_layers; /* of the decoder, as the arguments say; 0: they do not */
+} pg__dcp_core;
+
+/* Reads metadata.json and common.pt beside `path`. rules: "as-saved", "unstack",
+ * "experts=sequential", "experts=grouped", "spec=local", "spec=te", with commas between; NULL:
+ * none. */
+pg_status pg__dcp_core_of(pg__dcp_core *out, const char *path, const char *rules, pg_err *err);
+
+/* ---- dcp_layers.c ---- */
+
+/* Gives a Megatron-Core model's tensors the names and shapes that the model itself has: layers and
+ * experts, which it saves stacked along leading axes, one by one. What is left stacked, and why,
+ * goes to `note`. */
+pg_status pg__dcp_unstack(pg__dcp *d, const pg__dcp_core *core, pg__str *note, pg_err *err);
 
 /* ---- dcp_folder.c: see pg__format ---- */
 

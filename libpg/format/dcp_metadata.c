@@ -364,7 +364,7 @@ static pg_status list_plans(plan **out, size_t *n, const pg__pickle *p, const pg
 /* A name's keys where .metadata has none (flatten_state_dict=False, Megatron-Core) or one for all
  * (flatten_optimizer_state_dict=True): only those are taken apart that say what is no weight,
  * "optimizer" first or "exp_avg" last, where the name is cut. */
-static pg_status guess_path(pg__dcp *d, pg__dcp_tensor *t, size_t cut, pg_err *err)
+pg_status pg__dcp_guess_path(pg__dcp *d, pg__dcp_tensor *t, size_t cut, pg_err *err)
 {
     const size_t n = strlen(t->name);
     const pg__pk_value first = {
@@ -388,9 +388,9 @@ static pg_status read_path(pg__dcp *d, pg__dcp_tensor *t, const plan *plans, siz
     const plan *found = n ? bsearch(&key, plans, n, sizeof key, by_text) : NULL;
     const pg__pk_value *keys = found ? found->keys : NULL;
     if (!keys || (keys->kind != PG_PK_TUPLE && keys->kind != PG_PK_LIST) || !keys->n)
-        return guess_path(d, t, pg__dcp_training_cut(t->name), err);
+        return pg__dcp_guess_path(d, t, pg__dcp_training_cut(t->name), err);
     if (keys->n == 1 && pg__dcp_slot_cut(t->name))
-        return guess_path(d, t, pg__dcp_slot_cut(t->name), err);
+        return pg__dcp_guess_path(d, t, pg__dcp_slot_cut(t->name), err);
     if (keys->n > PG_LIMIT_PICKLE_DEPTH)
         return pg_fail(err, PG_E_LIMIT, "%s: more than %u containers around it", PG_SHOW(t->name),
                        PG_LIMIT_PICKLE_DEPTH);

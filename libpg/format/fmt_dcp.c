@@ -46,6 +46,8 @@ typedef struct checkpoint {
     chunk *open;                  /* by item */
     size_t ring[MOST_OPEN], next; /* the items that are open, in a circle */
     size_t oldest, n_decoded;     /* of the circle; bytes of all that are open */
+    pg__dcp_core core;
+    pg__str note; /* what is still stacked */
     pg__tile_window window;
 } checkpoint;
 
@@ -150,8 +152,12 @@ static pg_status check_chunk(const pg_store *s, const pg__tile *tile, const pg__
                              pg_err *err)
 {
     const pg_weight *w = pg_store_weight(s, 0);
-    if (pg_store_n_weights(s) != 1 || w->dtype != t->dtype || w->rank != t->tiled.rank ||
-        memcmp(w->dims, tile->size, w->rank * sizeof *w->dims) != 0)
+    const uint32_t lead = t->lead;
+    int same =
+        pg_store_n_weights(s) == 1 && w->dtype == t->dtype && w->rank == lead + t->tiled.rank;
+    for (uint32_t k = 0; same && k < lead; k++)
+        same = w->dims[k] == 1;
+    if (!same || memcmp(w->dims + lead, tile->size, t->tiled.rank * sizeof *w->dims) != 0)
         return pg_fail(err, PG_E_FORMAT, "a chunk has another type or shape than .metadata says");
     return PG_OK;
 }
@@ -270,6 +276,7 @@ static void close_data(void *ctx)
     pg__mem_free(c->files);
     pg__mem_free(c->file_of);
     pg__mem_free(c->tensor);
+    pg__str_fini(&c->note);
     pg__dcp_fini(&c->d);
     pg__mem_free(c);
 }
@@ -284,8 +291,8 @@ static pg_pieces pieces_of(const void *ctx, size_t tensor)
 
 /* What is beside the model: objects, and tensors of training of types that libpg has no name
  * for. */
-static pg_status set_others(pg_store *s, const pg__dcp_part *p, size_t n_strange,
-                            const char *strange, pg_err *err)
+static pg_status set_others(pg_store *s, const checkpoint *c, const pg__dcp_part *p,
+                            size_t n_strange, const char *strange, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str text = {0};
@@ -295,8 +302,12 @@ static pg_status set_others(pg_store *s, const pg__dcp_part *p, size_t n_strange
         PG_TRY(pg__str_printf(&text, err, "%s%zu tensor%s of a type that is not supported (%s%s)",
                               text.n ? ", " : "", n_strange, n_strange == 1 ? "" : "s",
                               PG_SHOW(strange), n_strange > 1 ? ", ..." : ""));
+    if (c->note.n)
+        PG_TRY(pg__str_printf(&text, err, "%s%s", text.n ? "; " : "", c->note.s));
     if (text.n)
         PG_TRY(pg__store_set_others(s, text.s, err));
+    if (c->core.is_core)
+        PG_TRY(pg__store_set_writer(s, "Megatron-Core, torch_dist", err));
 done:
     pg__str_fini(&text);
     return st;
@@ -335,7 +346,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_er
         c->tensor[p.n + i - n_strange] = p.state[i];
         PG_TRY(add(s, t, t->name, 1, err));
     }
-    PG_TRY(set_others(s, &p, n_strange, strange, err));
+    PG_TRY(set_others(s, c, &p, n_strange, strange, err));
     PG_TRY(pg__store_set_text(s, PG_TEXT_METADATA, METADATA, sizeof METADATA - 1, err));
 done:
     pg__dcp_part_fini(&p);
@@ -378,6 +389,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
         return pg__nomem(err);
     c->folder = -1;
     PG_TRY(pg__dcp_read(&c->d, io, err));
+    PG_TRY(pg__dcp_core_of(&c->core, path, opts->rules, err));
+    PG_TRY(pg__dcp_unstack(&c->d, &c->core, &c->note, err));
     PG_TRY(list_files(c, err));
     PG_TRY(open_files(c, path, err));
     PG_TRY(check_places(c, err));
@@ -402,5 +415,6 @@ const pg__format pg__fmt_dcp = {
     .in_folder = pg__dcp_in_folder,
     .of_path = pg__dcp_of_path,
     .has_parts = 1,
+    .has_rules = 1,
     .of_ranks = 1,
 };

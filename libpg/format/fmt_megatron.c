@@ -244,6 +244,7 @@ const pg__format pg__fmt_megatron = {
     .probe = probe,
     .open = open_checkpoint,
     .in_folder = pg__megatron_in_folder,
+    .of_path = pg__megatron_of_path,
     .has_parts = 1,
     .has_rules = 1,
     .of_ranks = 1,

@@ -107,8 +107,8 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
                 PG_SHOW(name));
     if (q.opts->rules && !pg__format_of(s)->has_rules)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: rules apply only to checkpoints of Megatron-LM, of HuggingFaceStorageWriter "
-                "and of torch.save() on each rank",
+                "%s: rules apply only to checkpoints of Megatron-LM, torch.distributed.checkpoint and "
+                "HuggingFaceStorageWriter, and to files of torch.save() on each rank",
                 PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);

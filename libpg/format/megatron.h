@@ -35,6 +35,9 @@ void pg__megatron_ranks_fini(pg__megatron_ranks *r);
  * stays NULL if there is neither. */
 pg_status pg__megatron_in_folder(char **out, const char *folder, pg_err *err);
 
+/* The same for the path of a latest_checkpointed_iteration.txt. */
+pg_status pg__megatron_of_path(char **out, const char *path, pg_err *err);
+
 /* Other iterations in the folder above that of `path`: "iter_0000050, iter_0000200". */
 pg_status pg__megatron_iterations(pg__str *out, const char *path, pg_err *err);
 
@@ -57,6 +60,8 @@ pg_status pg__megatron_iterations(pg__str *out, const char *path, pg_err *err);
     X(kv_channels)                                         \
     X(ffn_hidden_size)                                     \
     X(num_experts)                                         \
+    X(moe_grouped_gemm)                                    \
+    X(moe_use_legacy_grouped_gemm)                         \
     X(padded_vocab_size)                                   \
     X(swiglu)                                              \
     X(untie_embeddings_and_output_weights)                 \
@@ -65,7 +70,8 @@ pg_status pg__megatron_iterations(pg__str *out, const char *path, pg_err *err);
     X(heterogeneous_layers_config_path)
 
 typedef struct pg__megatron_args {
-    int there; /* the file has arguments */
+    int there;    /* the file has arguments */
+    int is_local; /* "transformer_impl" is "local": 2; is another: 1; 0: not said */
 #define PG_MEGATRON_ARG(name) uint64_t name;
     PG_MEGATRON_ARGS(PG_MEGATRON_ARG)
 #undef PG_MEGATRON_ARG

@@ -43,6 +43,9 @@ static void read_args(pg__megatron_args *a, const pg__pickle *p, const pg__pk_va
 #define PG_MEGATRON_ARG(name) a->name = value_of(p, pg__pickle_get(p, dict, #name));
     PG_MEGATRON_ARGS(PG_MEGATRON_ARG)
 #undef PG_MEGATRON_ARG
+    const pg__pk_value *impl = pg__pickle_get(p, dict, "transformer_impl");
+    if (impl && impl->kind == PG_PK_STR)
+        a->is_local = impl->n == 5 && memcmp(impl->u.text, "local", 5) == 0 ? 2 : 1;
     if (!a->tensor_model_parallel_size)
         a->tensor_model_parallel_size = a->model_parallel_size;
     if (!a->kv_channels && a->hidden_size && a->num_attention_heads)

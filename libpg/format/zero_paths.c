@@ -78,12 +78,27 @@ done:
     return st;
 }
 
-pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
+/* What the step's folder lacks, if the folder around it is surely of ZeRO. */
+static pg_status check_named(const char *folder, const char *file, const char *step, pg_err *err)
 {
     pg_status st = PG_OK;
     int has_script = 0;
+    pg__str script = {0};
+    PG_TRY(pg__str_printf(&script, err, "%szero_to_fp32.py", folder));
+    PG_TRY(pg__is_there(&has_script, script.s, err));
+    if (has_script)
+        st = pg_fail(err, PG_E_FORMAT, "%s%s names %s, where no " FIRST " is", PG_SHOW(folder),
+                     file, PG_SHOW(step));
+done:
+    pg__str_fini(&script);
+    return st;
+}
+
+pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
     char *step = NULL, *universal = NULL;
-    pg__str at = {0}, script = {0};
+    pg__str at = {0};
     *out = NULL;
     PG_TRY(pg__folder_path(&at, folder, "", err));
     PG_TRY(first_rank(out, at.s, err));
@@ -95,26 +110,37 @@ pg_status pg__zero_in_folder(char **out, const char *folder, pg_err *err)
         PG_TRY(first_rank(out, step, err));
     if (!*out && universal)
         PG_TRY(first_rank(out, universal, err));
-    PG_TRY(pg__str_printf(&script, err, "%szero_to_fp32.py", at.s));
     if (!*out && step)
-        PG_TRY(pg__is_there(&has_script, script.s, err));
-    if (has_script)
-        PG_FAIL(PG_E_FORMAT, "%s: latest names %s, where no " FIRST " is", PG_SHOW(folder),
-                PG_SHOW(step));
+        st = check_named(at.s, LATEST, step, err);
 done:
     pg__mem_free(step);
     pg__mem_free(universal);
     pg__str_fini(&at);
-    pg__str_fini(&script);
+    return st;
+}
+
+/* The step that a file `latest` names. */
+static pg_status of_latest(char **out, const char *folder, const char *file, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *step = NULL;
+    PG_TRY(latest(&step, folder, file, err));
+    if (step)
+        PG_TRY(first_rank(out, step, err));
+    if (step && !*out)
+        st = check_named(folder, file, step, err);
+done:
+    pg__mem_free(step);
     return st;
 }
 
 pg_status pg__zero_of_path(char **out, const char *path, pg_err *err)
 {
     const char *base = pg__base_name(path);
+    const int names_step = strcmp(base, LATEST) == 0 || strcmp(base, LATEST "_universal") == 0;
     int is_universal = 0;
     *out = NULL;
-    if (strstr(base, FIRST) || (fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 &&
+    if (strstr(base, FIRST) || (!names_step && fnmatch("*zero_pp_rank_*_states.pt", base, 0) != 0 &&
                                 fnmatch("layer_*_states.pt", base, 0) != 0))
         return PG_OK;
     pg_status st = pg__zero_is_universal(&is_universal, path, err);
@@ -123,7 +149,7 @@ pg_status pg__zero_of_path(char **out, const char *path, pg_err *err)
     char *folder = pg__mem_strndup(path, (size_t)(base - path));
     if (!folder)
         return pg__nomem(err);
-    st = first_rank(out, folder, err);
+    st = names_step ? of_latest(out, folder, base, err) : first_rank(out, folder, err);
     pg__mem_free(folder);
     return st;
 }

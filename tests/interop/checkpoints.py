@@ -159,21 +159,29 @@ def torch(box, python, folder, bad):
     return n
 
 
-def megatron(box, python, folder, bad):
-    r = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=4", f"{HERE}/megatron_write.py", folder],
+def megatron_run(python, n_procs, *argv):
+    r = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n_procs}", f"{HERE}/megatron_write.py", *argv],
                        capture_output=True, text=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"})  # compiling takes minutes
     if r.returncode:
         raise RuntimeError(r.stderr[-3000:])
-    names = r.stdout.split()
+    return r.stdout.splitlines()
+
+
+def megatron(box, python, folder, bad):
+    names, joined = megatron_run(python, 4, folder), []
     for name in names:
         at = f"{folder}/{name}"
-        for argv in (("pgcheck", at), ("pgjoin", "-q", at, f"{at}/out.safetensors"), ("pgdiff", f"{at}/out.safetensors", f"{at}.safetensors")):
+        case = name.removesuffix("-dist").removesuffix("-single")
+        for argv in (("pgcheck", at), ("pgjoin", "-q", at, f"{at}/out.safetensors"), ("pgdiff", f"{at}/out.safetensors", f"{folder}/{case}.safetensors")):
             r = box.tool(*argv)
             if r.rc:
                 bad.append((f"{name}: {argv[0]}", (r.out + r.err).strip()[-300:]))
                 break
+        else:
+            joined.append(name)
     if not names:
         bad.append(("Megatron-Core", "wrote nothing"))
+    bad += [("GPTModel.load_state_dict(strict)", x) for x in megatron_run(python, 1, "--load", folder, *joined) if not x.endswith(": ")]
     return len(names)
 
 

@@ -2,10 +2,14 @@
 """Megatron-Core writes models as its ranks hold them, and as one process holds them.
 
 usage: torchrun --nproc_per_node=4 megatron_write.py FOLDER [CASE ...]
+       torchrun --nproc_per_node=1 megatron_write.py --load FOLDER [NAME ...]
 
 Needs megatron-core; the processes are on CPUs, over gloo. For each case one process's model is filled with random numbers and saved
 to CASE.safetensors. Megatron-Core's own resharding (dist_checkpointing) gives each rank its part, which the rank writes as
-Megatron-LM's save_checkpoint() does: CASE/iter_0000020/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt.
+Megatron-LM's save_checkpoint() does: CASE/iter_0000020/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt. Some cases are saved as torch_dist,
+too: CASE-dist, with layers stacked, and CASE-single, with the tensors of each (singleton_local_shards), which newer jobs write; with the
+states of an optimizer, in some it is the distributed one. --load has the plain model take NAME/out.safetensors with
+load_state_dict(strict=True), and compares it with what was saved.
 """
 import argparse
 import os
@@ -26,7 +30,7 @@ from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
 from megatron.core.enums import ModelType  # noqa: E402
 from megatron.core.transformer.enums import AttnBackend  # noqa: E402
 from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 GELU = dict(hidden_size=16, num_attention_heads=4, ffn_hidden_size=24, num_layers=4)
 LLAMA = dict(GELU, num_query_groups=2, kv_channels=6, gated_linear_unit=True, activation_func=torch.nn.functional.silu, add_bias_linear=False,
@@ -48,6 +52,9 @@ CASES = {
     "moe-tp2-ep2": (2, 1, 1, 2, False, MOE),
     "moe-shared-tp2": (2, 1, 1, 1, False, dict(MOE, moe_shared_expert_intermediate_size=16)),
 }
+# which are saved as torch_dist, with what their layers are like
+DIST = {"gelu-tp2-pp2": ("dist", "single"), "llama-tp2-pp2": ("dist", "single"), "llama-bf16-tp2": ("dist",), "moe-ep2": ("dist",),
+        "moe-tp2-ep2": ("dist", "single"), "moe-pp2-ep2": ("dist",)}
 WORDS, PADDED = 37, 40
 
 
@@ -92,7 +99,7 @@ def arguments(case):
         num_layers=o["num_layers"], encoder_num_layers=o["num_layers"], decoder_num_layers=None, hidden_size=o["hidden_size"],
         num_attention_heads=o["num_attention_heads"], group_query_attention="num_query_groups" in o, num_query_groups=o.get("num_query_groups", 1),
         kv_channels=o.get("kv_channels", o["hidden_size"] // o["num_attention_heads"]), ffn_hidden_size=o["ffn_hidden_size"],
-        num_experts=o.get("num_moe_experts"), padded_vocab_size=PADDED, swiglu=o.get("gated_linear_unit", False),
+        num_experts=o.get("num_moe_experts"), moe_grouped_gemm=False, transformer_impl="local", padded_vocab_size=PADDED, swiglu=o.get("gated_linear_unit", False),
         untie_embeddings_and_output_weights=not tied, multi_latent_attention=False, attention_output_gate=False,
         heterogeneous_layers_config_path=None, params_dtype=o.get("params_dtype", torch.float32), rank=dist.get_rank(), lr=1e-3, save="out",
         model_type=ModelType.encoder_or_decoder, make_vocab_size_divisible_by=PADDED // tp, tokenizer_type="NullTokenizer", vocab_size=WORDS - 1)
@@ -112,6 +119,19 @@ def write(folder, case, models):
     torch.save(state, f"{at}/model_optim_rng.pt")
 
 
+def write_dist(folder, kind, case, models):
+    """As Megatron-LM's --ckpt-format torch_dist."""
+    vp, at = case[2], f"{folder}/iter_0000020"
+    if dist.get_rank() == 0:
+        os.makedirs(at)
+    dist.barrier()
+    state = {"args": arguments(case), "checkpoint_version": 3.0, "iteration": 20}
+    state["args"].rank = 0  # all ranks must say the same
+    for i, m in enumerate(models):
+        state[f"model{i}" if vp > 1 else "model"] = m.sharded_state_dict(metadata={"singleton_local_shards": kind == "single"})
+    dist_checkpointing.save(state, at)
+
+
 def run(folder, name, case):
     tp, pp, vp, ep = case[:4]
     dist.barrier()
@@ -127,19 +147,42 @@ def run(folder, name, case):
     for i, m in enumerate(models):
         m.load_state_dict(parts[str(i)], strict=False)
     write(f"{folder}/{name}", case, models)
+    for kind in DIST.get(name, ()):
+        write_dist(f"{folder}/{name}-{kind}", kind, case, models)
     dist.barrier()
     if dist.get_rank() == 0:
-        open(f"{folder}/{name}/latest_checkpointed_iteration.txt", "w").write("20")
+        for kind in ("", *(f"-{k}" for k in DIST.get(name, ()))):
+            open(f"{folder}/{name}{kind}/latest_checkpointed_iteration.txt", "w").write("20")
+            print(f"{name}{kind}", flush=True)
+
+
+def load(folder, name):
+    """What is wrong with NAME/out.safetensors, or nothing."""
+    case = CASES[name.removesuffix("-dist").removesuffix("-single")]
+    model = build(case, 1, 1, 1, 1)[0]
+    fill(model)
+    want = {k: v.clone() for k, v in tensors(model).items()}
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    try:
+        model.load_state_dict(load_file(f"{folder}/{name}/out.safetensors"), strict=True)
+    except RuntimeError as x:
+        return str(x)[:300]
+    got = tensors(model)
+    return "" if got.keys() == want.keys() and all(torch.equal(got[k], want[k]) for k in want) else "other values"
 
 
 def main():
     dist.init_process_group("gloo")
+    if sys.argv[1] == "--load":
+        for name in sys.argv[3:]:
+            print(f"{name}: {load(sys.argv[2], name)}", flush=True)
+        return
     for name, case in CASES.items():
         if sys.argv[2:] and name not in sys.argv[2:]:
             continue
         run(sys.argv[1], name, case)
-        if dist.get_rank() == 0:
-            print(name, flush=True)
 
 
 if __name__ == "__main__":
