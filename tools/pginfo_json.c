@@ -1,5 +1,6 @@
 /* pginfo_json.c - pginfo --json: keys and meanings are a contract with scripts (man pg). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "json_out.h"
 #include "pginfo.h"
@@ -99,6 +100,31 @@ static void put_tensors(const info *in, const info_opts *o)
     free(rows);
 }
 
+static void put_rank_counts(const pg_store *s)
+{
+    fputs(", \"rank_counts\": {", stdout);
+    for (size_t i = 0; i < pg_store_n_rank_counts(s); i++) {
+        const pg_rank_count *c = pg_store_rank_count(s, i);
+        printf("%s\"%s\": %llu", i ? ", " : "", c->kind, (unsigned long long)c->n);
+    }
+    putchar('}');
+}
+
+/* ZeRO's optimizer is a part of its own, which has to be opened to be counted. */
+static void put_optimizer(const info *in)
+{
+    size_t n = in->store ? pg_store_n_state(in->store) : 0;
+    int known = in->store != NULL;
+    if (known && !n && !cli.part && strcmp(in->format, "deepspeed-zero") == 0) {
+        pg_store *s = NULL;
+        const pg_open_opts opts = {.part = "optimizer"};
+        known = pg_store_open(&s, in->path, &opts, NULL) == PG_OK;
+        n = known ? pg_store_n_weights(s) : 0;
+        pg_store_close(s);
+    }
+    json_count("optimizer_tensors", known, n);
+}
+
 void info_print_json(const info *in, const info_opts *o)
 {
     const int known = in->store != NULL;
@@ -108,6 +134,8 @@ void info_print_json(const info *in, const info_opts *o)
     json_member("writer", known ? pg_store_writer(in->store) : NULL);
     if (known && pg_store_ranks(in->store))
         json_member("ranks", pg_store_ranks(in->store));
+    if (known && pg_store_n_rank_counts(in->store))
+        put_rank_counts(in->store);
     json_member("verdict", pg_verdict_name(in->verdict));
     json_member("reason", in->err.code != PG_OK ? in->err.msg
                           : in->question.code   ? in->question.msg
@@ -121,7 +149,9 @@ void info_print_json(const info *in, const info_opts *o)
     json_count("trainable_parameters", in->counts.known, in->counts.trainable);
     json_count("non_trainable_parameters", in->counts.known, in->counts.non_trainable);
     json_count("bytes", known, in->n_bytes);
-    json_count("optimizer_tensors", known, known ? pg_store_n_state(in->store) : 0);
+    put_optimizer(in);
+    if (known && pg_store_others(in->store))
+        json_member("other_contents", pg_store_others(in->store));
     if (known && pg_store_n_parts(in->store))
         put_parts(in->store);
     if (in->err.code != PG_OK) {

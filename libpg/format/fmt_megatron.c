@@ -132,6 +132,16 @@ done:
     return st;
 }
 
+static void count_ranks(pg_store *s, const pg__megatron *m)
+{
+    pg__store_add_rank_count(s, "ranks", m->ranks.n);
+    pg__store_add_rank_count(s, "tensor_parallel", m->tp);
+    pg__store_add_rank_count(s, "pipeline_parallel", m->pp);
+    if (m->facts.n_models > 1)
+        pg__store_add_rank_count(s, "virtual_pipeline", m->facts.n_models);
+    pg__store_add_rank_count(s, "expert_parallel", m->ep);
+}
+
 static pg_status put_others(pg_store *s, const checkpoint *c, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -141,6 +151,7 @@ static pg_status put_others(pg_store *s, const checkpoint *c, const char *path, 
                           c->m.ranks.n == 1 ? "" : "s"));
     PG_TRY(put_ranks(&text, &c->m, err));
     PG_TRY(pg__store_set_ranks(s, text.s, err));
+    count_ranks(s, &c->m);
     text.n = 0;
     PG_TRY(pg__str_printf(&text, err, "%sarguments of the job", f->args.there ? "" : "no "));
     if (f->iteration >= 0)

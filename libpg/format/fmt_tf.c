@@ -304,6 +304,7 @@ static pg_status set_ranks(pg_store *s, const checkpoint *c, pg_err *err)
     if (c->b.n_shards > 1) {
         PG_TRY(pg__str_printf(&text, err, "%u data files", c->b.n_shards));
         PG_TRY(pg__store_set_ranks(s, text.s, err));
+        pg__store_add_rank_count(s, "data_files", c->b.n_shards);
     }
 done:
     pg__str_fini(&text);

@@ -136,6 +136,11 @@ static pg_status set_ranks(pg_store *s, const pg__zero_job *job, pg_err *err)
         PG_TRY(pg__str_printf(&text, err, "saved by %s rank%s, ZeRO stage %d", PG_NUM(n),
                               n == 1 ? "" : "s", z->stage));
         PG_TRY(pg__store_set_ranks(s, text.s, err));
+        pg__store_add_rank_count(s, "ranks", n);
+        pg__store_add_rank_count(s, "data_parallel", z->n_ranks);
+        pg__store_add_rank_count(s, job->pipeline ? "pipeline_parallel" : "tensor_parallel",
+                                 job->n_slices);
+        pg__store_add_rank_count(s, "zero_stage", (uint64_t)z->stage);
     }
 done:
     pg__str_fini(&text);

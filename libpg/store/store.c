@@ -34,6 +34,8 @@ struct pg_store {
     pg__io *source;
     pg_part *parts;
     size_t n_parts, cap_parts;
+    pg_rank_count rank_counts[PG_MAX_RANK_COUNTS];
+    size_t n_rank_counts;
     size_t n_threads;
 };
 
@@ -218,7 +220,14 @@ pg_status pg__store_set_n_ranks(pg_store *s, uint64_t n, pg_err *err)
 {
     char who[48];
     snprintf(who, sizeof who, "saved by %s rank%s", PG_NUM(n), n == 1 ? "" : "s");
+    pg__store_add_rank_count(s, "ranks", n);
     return pg__store_set_ranks(s, who, err);
+}
+
+void pg__store_add_rank_count(pg_store *s, const char *kind, uint64_t n)
+{
+    if (s->n_rank_counts < PG_MAX_RANK_COUNTS)
+        s->rank_counts[s->n_rank_counts++] = (pg_rank_count){kind, n};
 }
 
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)
@@ -323,6 +332,16 @@ const char *pg_store_damage(const pg_store *s)
 const char *pg_store_ranks(const pg_store *s)
 {
     return s->ranks;
+}
+
+size_t pg_store_n_rank_counts(const pg_store *s)
+{
+    return s->n_rank_counts;
+}
+
+const pg_rank_count *pg_store_rank_count(const pg_store *s, size_t i)
+{
+    return i < s->n_rank_counts ? &s->rank_counts[i] : NULL;
 }
 
 pg_pieces pg_store_pieces(const pg_store *s, size_t i)

@@ -70,6 +70,9 @@ pg_status pg__store_set_text(pg_store *s, pg_text which, const char *text, size_
 pg_status pg__store_set_writer(pg_store *s, const char *writer, pg_err *err);
 pg_status pg__store_set_ranks(pg_store *s, const char *who, pg_err *err);
 pg_status pg__store_set_n_ranks(pg_store *s, uint64_t n, pg_err *err); /* "saved by 4 ranks" */
+/* kind: a static string. See pg_rank_count; at most PG_MAX_RANK_COUNTS. */
+#define PG_MAX_RANK_COUNTS 8u
+void pg__store_add_rank_count(pg_store *s, const char *kind, uint64_t n);
 pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *err);

@@ -89,6 +89,30 @@ done
 (ulimit -n 160; run pgjoin c many.safetensors)
 rm -r c
 
+# torch_dist: layers and experts one by one, if the files say who stacked them
+for c in megatron-dist megatron-single; do
+  run pgjoin $c/ckpt/latest_checkpointed_iteration.txt $c.safetensors
+  run pgdiff $c.safetensors $c/expected.safetensors
+done
+run pginfo megatron-dist/ckpt | head -5
+run pgdiff --rules as-saved megatron-dist/ckpt megatron-dist/expected.safetensors | tail -4
+run pginfo --rules as-saved,layers megatron-dist/ckpt
+rm megatron-dist/ckpt/iter_0000020/common.pt
+run pgjoin --dry-run megatron-dist/ckpt out.safetensors
+run pgjoin --rules experts=sequential,spec=local megatron-dist/ckpt again.safetensors
+run pgdiff again.safetensors megatron-dist/expected.safetensors
+rm megatron-dist/ckpt/iter_0000020/metadata.json
+run pgjoin --dry-run megatron-dist/ckpt out.safetensors
+run pginfo --rules unstack,experts=grouped megatron-dist/ckpt | grep 'experts\|other'
+
+# in numbers
+numbers() { run pginfo --json "$1" | grep -o '"rank_counts": {[^}]*}\|"optimizer_tensors": [0-9]*\|"other_contents": "[^"]*"'; }
+for c in megatron-llama-tp2-pp2-vp2 megatron-dist zero3 dcp-fsdp2 rank-pt-dtensor; do
+  numbers "$TESTDATA/modern/$c/ckpt"
+done
+numbers "$TESTDATA/modern/zero3/ckpt/latest"
+numbers "$TESTDATA/modern/tf1-saver-sharded/m"
+
 for f in bad-*; do
   run pgjoin $f $f.safetensors
 done

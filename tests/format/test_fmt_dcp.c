@@ -23,6 +23,10 @@ static void puts_every_checkpoint_together(void **state)
         {"dcp-fsdp1-sharded", "dcp-fsdp1-sharded/expected.safetensors", ""}, /* the folder above */
         {"dcp-fsdp2/ckpt/__1_0.distcp", "dcp-fsdp2/expected.safetensors", ""},
         {"dcp-fsdp2/ckpt/.metadata", "dcp-fsdp2/expected.safetensors", ""},
+        {"megatron-dist/ckpt", "megatron-dist/expected.safetensors", ""},
+        {"megatron-dist/ckpt/latest_checkpointed_iteration.txt",
+         "megatron-dist/expected.safetensors", ""},
+        {"megatron-single/ckpt", "megatron-single/expected.safetensors", ""},
 #ifdef PG_HAVE_ZSTD
         {"dcp-zstd/ckpt", "dcp-zstd/expected.safetensors", ""},
 #endif
@@ -236,6 +240,18 @@ static void open_rows(pg_store **s, const dcp_row *rows, size_t n, pg_err *err)
     pg__str_fini(&t);
 }
 
+static void counts_ranks(void **state)
+{
+    (void)state;
+    pg_store *s = NULL;
+    assert_ok(pg_store_open(&s, modern_path("megatron-dist/ckpt"), NULL, NULL));
+    assert_int_equal(pg_store_n_rank_counts(s), 1);
+    assert_string_equal(pg_store_rank_count(s, 0)->kind, "ranks");
+    assert_int_equal(pg_store_rank_count(s, 0)->n, 4);
+    assert_null(pg_store_rank_count(s, 1));
+    pg_store_close(s);
+}
+
 static void lists_training_of_unknown_types(void **state)
 {
     (void)state;
@@ -263,4 +279,4 @@ PG_TEST_MAIN(cmocka_unit_test(puts_every_checkpoint_together),
              cmocka_unit_test(takes_no_random_state_for_the_model),
              cmocka_unit_test(reads_the_metadata_of_many_ranks),
              cmocka_unit_test(limits_what_is_shared), cmocka_unit_test(limits_keys_that_are_shared),
-             cmocka_unit_test(lists_training_of_unknown_types))
+             cmocka_unit_test(counts_ranks), cmocka_unit_test(lists_training_of_unknown_types))

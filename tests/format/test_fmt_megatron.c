@@ -23,7 +23,8 @@ static void takes_a_job_an_iteration_a_rank_or_its_file(void **state)
 {
     (void)state;
     static const char *const ends[] = {"", "/", "/iter_0000020", "/iter_0000020/mp_rank_01_000/",
-                                       "/iter_0000020/mp_rank_01_001/model_optim_rng.pt"};
+                                       "/iter_0000020/mp_rank_01_001/model_optim_rng.pt",
+                                       "/latest_checkpointed_iteration.txt"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         char checkpoint[128];
         snprintf(checkpoint, sizeof checkpoint, "megatron-gelu-tp2-pp2/ckpt%s", ends[i]);

@@ -43,6 +43,22 @@ static void check_part(const pg__dcp *d, const char *part)
     pg__dcp_part_fini(&p);
 }
 
+/* Whatever the files beside it say. */
+static void check_layers(pg__dcp *d, uint8_t choice)
+{
+    const pg__dcp_core core = {.is_core = choice & 1,
+                               .is_local = choice >> 1 & 1,
+                               .experts = (pg__dcp_experts)(choice >> 2 & 3)};
+    pg__str note = {0};
+    pg_err err = {0};
+    if (pg__dcp_unstack(d, &core, &note, &err) != PG_OK)
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+    else
+        for (size_t i = 0; i < d->n; i++)
+            check_tensor(d, &d->v[i]);
+    pg__str_fini(&note);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     pg__io *io = NULL;
@@ -57,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_part(&d, NULL);
         check_part(&d, ".");
         check_part(&d, "model");
+        check_layers(&d, data[n - 1]);
         pg__dcp_fini(&d);
     } else {
         require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));

@@ -20,7 +20,7 @@ TARGETS = {
     'config': Target(['json'], 2048, [], 10 * M, ['libpg/io/config.c'] + JSON),
     'data': Target(['csv'], 1024, ['*.npy'], 10 * M,
                    [f'libpg/train/data/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
-    'dcp': Target(['pickle'], 8192, ['.metadata'], 10 * M, ['libpg/format/dcp_metadata.c', 'libpg/format/dcp_part.c', 'libpg/store/tiles.c'] + PICKLE[:2]),
+    'dcp': Target(['pickle'], 8192, ['.metadata'], 10 * M, ['libpg/format/dcp_layers.c', 'libpg/format/dcp_metadata.c', 'libpg/format/dcp_part.c', 'libpg/store/tiles.c'] + PICKLE[:2]),
     'flax': Target([], 8192, ['*.msgpack', 'checkpoint_2'], 10 * M, ['libpg/format/flax.c', 'libpg/format/flax_is.c', 'libpg/format/flax_parts.c', 'libpg/format/fmt_flax.c', 'libpg/store/tiles.c']),
     # libhdf5 reads all that passes, and is slow
     'h5_open': Target(['h5'], 9216, ['*.h5'], 1 * M, H5),
@@ -33,6 +33,9 @@ TARGETS = {
                         ['libpg/format/fmt_keras_v3.c', 'libpg/format/fmt_keras_zip.c'] + ZIP),
     'manifest': Target(['json'], 4096, [], 10 * M,
                        ['libpg/format/manifest.c', 'libpg/format/manifest_read.c'] + JSON),
+    # writes the files of a checkpoint each time
+    'megatron': Target(['pickle'], 24576, [], 1 * M,
+                       [f'libpg/format/megatron_{part}.c' for part in ('args', 'cut', 'merge', 'ranks', 'rules')] + ['libpg/format/fmt_megatron.c', 'libpg/store/tiles.c'] + PICKLE),
     'npy': Target(['npy'], 1024, ['*.npy'], 10 * M, NPY),
     'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
     'onnx': Target([], 4096, ['*.onnx'], 10 * M,
@@ -48,6 +51,9 @@ TARGETS = {
                         [f'libpg/format/{writer}.c' for writer in
                          ('h5/h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
                         ['libpg/io/zip_out.c']),
+    # writes the files of a checkpoint each time
+    'st_cut': Target(['safetensors'], 4096, [], 1 * M,
+                     ['libpg/format/fmt_safetensors.c', 'libpg/format/fmt_st_cut.c', 'libpg/format/pieces.c', 'libpg/store/tiles.c'] + JSON),
     'tf': Target([], 16384, ['*.index'], 10 * M,
                  [f'libpg/format/tf/tf_{part}.c' for part in ('bundle', 'graph', 'model', 'names', 'table')] + ['libpg/base/proto.c', 'libpg/store/tiles.c']),
     # writes the files of a checkpoint each time

@@ -42,6 +42,7 @@ def corpus(testdata, out):
     import common
     import gen_dcp  # noqa: F401
     import gen_jax  # noqa: F401
+    import gen_megatron  # noqa: F401
     import gen_names  # noqa: F401
     import gen_npy  # noqa: F401
     import gen_npz  # noqa: F401

@@ -7,8 +7,8 @@ usage: torchrun --nproc_per_node=4 megatron_write.py FOLDER [CASE ...]
 Needs megatron-core; the processes are on CPUs, over gloo. For each case one process's model is filled with random numbers and saved
 to CASE.safetensors. Megatron-Core's own resharding (dist_checkpointing) gives each rank its part, which the rank writes as
 Megatron-LM's save_checkpoint() does: CASE/iter_0000020/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt. Some cases are saved as torch_dist,
-too: CASE-dist, with layers stacked, and CASE-single, with the tensors of each (singleton_local_shards), which newer jobs write; with the
-states of an optimizer, in some it is the distributed one. --load has the plain model take NAME/out.safetensors with
+too: CASE-dist, with layers stacked, and CASE-single, with the tensors of each (singleton_local_shards), which newer jobs write; some with
+the states of an optimizer, which may be the distributed one. --load has the plain model take NAME/out.safetensors with
 load_state_dict(strict=True), and compares it with what was saved.
 """
 import argparse
@@ -24,10 +24,13 @@ import torch.distributed as dist  # noqa: E402
 torch.cuda.current_device = lambda: "cpu"
 torch.cuda.synchronize = lambda *a: None
 torch.Tensor.cuda = lambda t, *a, **k: t
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from megatron.core import dist_checkpointing, parallel_state  # noqa: E402
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
 from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
 from megatron.core.enums import ModelType  # noqa: E402
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: E402
 from megatron.core.transformer.enums import AttnBackend  # noqa: E402
 from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -50,11 +53,14 @@ CASES = {
     "moe-ep2": (1, 1, 1, 2, False, MOE),
     "moe-pp2-ep2": (1, 2, 1, 2, False, MOE),
     "moe-tp2-ep2": (2, 1, 1, 2, False, MOE),
+    "moe-small-tp2-ep2": (2, 1, 1, 2, False, dict(MOE, hidden_size=8, num_attention_heads=2, ffn_hidden_size=8, num_layers=2, num_moe_experts=2)),
     "moe-shared-tp2": (2, 1, 1, 1, False, dict(MOE, moe_shared_expert_intermediate_size=16)),
 }
+# with an optimizer (distributed?)
+OPTIMIZERS = {"gelu-tp2-pp2": False, "llama-bf16-tp2": True}
 # which are saved as torch_dist, with what their layers are like
 DIST = {"gelu-tp2-pp2": ("dist", "single"), "llama-tp2-pp2": ("dist", "single"), "llama-bf16-tp2": ("dist",), "moe-ep2": ("dist",),
-        "moe-tp2-ep2": ("dist", "single"), "moe-pp2-ep2": ("dist",)}
+        "moe-tp2-ep2": ("dist", "single"), "moe-small-tp2-ep2": ("dist", "single"), "moe-pp2-ep2": ("dist",)}
 WORDS, PADDED = 37, 40
 
 
@@ -119,9 +125,36 @@ def write(folder, case, models):
     torch.save(state, f"{at}/model_optim_rng.pt")
 
 
-def write_dist(folder, kind, case, models):
+class OnCpu(TorchFunctionMode):
+    """For optimizers, which ask for CUDA by name."""
+
+    def __torch_function__(self, f, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if str(kwargs.get("device", "")).startswith("cuda"):
+            kwargs["device"] = "cpu"
+        r = f(*args, **kwargs)
+        return r.replace("torch.", "torch.cuda.", 1) if f is torch.Tensor.type and isinstance(r, str) and "cuda" not in r else r
+
+
+def optimizer_state(models, distributed, model_state):
+    """After a step of length 0."""
+    dtype = models[0].config.params_dtype
+    with OnCpu():
+        ddp = [DistributedDataParallel(m.config, DistributedDataParallelConfig(use_distributed_optimizer=distributed), m) for m in models]
+        made = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.0, weight_decay=0.0, clip_grad=0.0, use_distributed_optimizer=distributed,
+                                                      bf16=dtype == torch.bfloat16, params_dtype=dtype), ddp)
+        for m in ddp:
+            for p in m.parameters():
+                p.main_grad.fill_(0.5)
+        made.step()
+        group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+        return made.sharded_state_dict(model_state, metadata={"distrib_optim_sharding_type": "fully_reshardable", "dp_cp_group": group,
+                                                              "chained_optim_avoid_prefix": True})
+
+
+def write_dist(folder, name, kind, case, models):
     """As Megatron-LM's --ckpt-format torch_dist."""
-    vp, at = case[2], f"{folder}/iter_0000020"
+    vp, at = case[2], f"{folder}/{name}-{kind}/iter_0000020"
     if dist.get_rank() == 0:
         os.makedirs(at)
     dist.barrier()
@@ -129,6 +162,8 @@ def write_dist(folder, kind, case, models):
     state["args"].rank = 0  # all ranks must say the same
     for i, m in enumerate(models):
         state[f"model{i}" if vp > 1 else "model"] = m.sharded_state_dict(metadata={"singleton_local_shards": kind == "single"})
+    if kind == "dist" and name in OPTIMIZERS:
+        state["optimizer"] = optimizer_state(models, OPTIMIZERS[name], state["model"])
     dist_checkpointing.save(state, at)
 
 
@@ -148,7 +183,7 @@ def run(folder, name, case):
         m.load_state_dict(parts[str(i)], strict=False)
     write(f"{folder}/{name}", case, models)
     for kind in DIST.get(name, ()):
-        write_dist(f"{folder}/{name}-{kind}", kind, case, models)
+        write_dist(folder, name, kind, case, models)
     dist.barrier()
     if dist.get_rank() == 0:
         for kind in ("", *(f"-{k}" for k in DIST.get(name, ()))):

@@ -125,6 +125,16 @@ PG_API const char *pg_store_writer(const pg_store *s);
  * for other files. */
 PG_API const char *pg_store_ranks(const pg_store *s);
 
+/* The same in numbers, as far as the files say them. */
+typedef struct pg_rank_count {
+    const char *kind; /* static: "ranks" (all), "data_parallel", "tensor_parallel",
+                         "pipeline_parallel", "virtual_pipeline", "expert_parallel", "zero_stage"
+                         (which), "data_files" */
+    uint64_t n;
+} pg_rank_count;
+PG_API size_t pg_store_n_rank_counts(const pg_store *s);
+PG_API const pg_rank_count *pg_store_rank_count(const pg_store *s, size_t i); /* NULL: none */
+
 /* What is wrong with a store opened with opts.salvage, or NULL if nothing is. */
 PG_API const char *pg_store_damage(const pg_store *s);
 

@@ -67,6 +67,26 @@ def dcp(cid, kind="corrupt", say=(), note="", data=bytes(4096), **k):
     case("dcp-" + cid, ".metadata", "refuse", kind, say, note)(lambda p: write(p, whole(**k), data))
 
 
+def core(cid, meta, say=(), verdict="refuse", kind="corrupt", config=b'{"sharded_backend": "torch_dist"}', common=b"", note=""):
+    """Megatron-Core's: layers are stacked."""
+    @case("dcp-layers-" + cid, ".metadata", verdict, kind, say, note)
+    def _(p):
+        write(p, meta)
+        for name, data in (("metadata.json", config), ("common.pt", common)):
+            with open(os.path.join(os.path.dirname(p), name), "wb") as f:
+                f.write(data)
+
+
+L = "decoder.layers.a"
+core("without-elements", whole((2**40, 0), name=L), verdict="either", note="a tensor of 2^40 layers without an element")
+core("chunk-of-two", whole((2, 4), name=L), verdict="either", note="a chunk of two layers")
+core("gap", whole((3, 4), [((0, 0), (1, 4)), ((2, 0), (1, 4))], name=L), ["of its"])
+core("item-no-zip", whole((1, 4), name=L, n=2000), verdict="either")
+core("config-deep", whole((1, 4), name=L), verdict="either", config=b"[" * 60000)
+core("config-long", whole((1, 4), name=L), verdict="either", config=b" " * 10**6)
+core("common-no-zip", whole((1, 4), name=L), verdict="either", common=b"PK\3\4" + bytes(100))
+core("common-call", whole((1, 4), name=L), verdict="either", common=pt(b"\x80\2}" + s("args") + g("os", "system") + s("touch /tmp/pg-pwned") + b"\x85Rs."),
+     note="os.system in the place of the arguments: nothing runs")
 dcp("file-above", "unsafe", ["../secret"], file="../secret/x.distcp")
 dcp("file-absolute", "unsafe", [], file="/etc/hostname")
 dcp("file-missing", say=["missing", "__9_0.distcp"], file="__9_0.distcp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _errors
 from ._abi import abi
@@ -45,6 +45,7 @@ class Info:
 
     Attributes that are not obvious:
         ranks: of a checkpoint that many processes saved, how it came about ("saved by 4 ranks"), else None.
+        rank_counts: the same in numbers ({"ranks": 4, "tensor_parallel": 2, ...}), {} if the files do not say any.
         verdict: "single", "wrapper", "nested", "ambiguous", "damaged", "no-weights" or "unknown"; reason: in a sentence.
         wrapper: the wrapper that wrote the file, or None.
         layers, tensors: in the order of the file; state: tensors of the optimizer.
@@ -58,6 +59,7 @@ class Info:
     format: str
     writer: Optional[str]
     ranks: Optional[str]
+    rank_counts: Dict[str, int]
     verdict: str
     reason: str
     wrapper: Optional[Wrapper]
@@ -167,6 +169,7 @@ def _describe(store: ctypes.c_void_p, path: Path, wrong: Optional[_errors.Error]
         weights = [lib.pg_store_weight(store, i).contents for i in range(lib.pg_store_n_weights(store))]
         tensors = [_with_pieces(store, i, tensor_of(w, layer_name(store, w))) for i, w in enumerate(weights)]
         layers = [lib.pg_store_layer(store, i).contents for i in range(lib.pg_store_n_layers(store))]
+        ranks = [lib.pg_store_rank_count(store, i).contents for i in range(lib.pg_store_n_rank_counts(store))]
         parts = [lib.pg_store_part(store, i).contents for i in range(lib.pg_store_n_parts(store))]
         damage = text(lib.pg_store_damage(store))
         verdict = lib.pg_verdict_name(found.verdict).decode()
@@ -180,7 +183,8 @@ def _describe(store: ctypes.c_void_p, path: Path, wrong: Optional[_errors.Error]
         if found.index:
             problems.append("one shard of several; the whole: %s" % text(found.index))
         model, training, metadata = (text(lib.pg_store_text(store, i, None)) for i in range(len(abi.enums["pg_text"])))
-        return Info(os.fspath(path), lib.pg_store_format(store).decode(), text(lib.pg_store_writer(store)), text(lib.pg_store_ranks(store)), verdict, reason,
+        return Info(os.fspath(path), lib.pg_store_format(store).decode(), text(lib.pg_store_writer(store)), text(lib.pg_store_ranks(store)),
+                    {text(c.kind) or "": c.n for c in ranks}, verdict, reason,
                     wrapper, [Layer(text(x.name) or "", tuple(t.name for t in tensors[x.first:x.first + x.n_weights]))
                               for x in layers], tensors,
                     [tensor_of(lib.pg_store_state(store, i).contents) for i in range(lib.pg_store_n_state(store))],

@@ -34,6 +34,7 @@ struct pg_weight {
     const char *name; size_t layer; pg_dtype dtype; uint32_t rank; uint64_t dims[PG_MAX_RANK]; uint64_t n_bytes;
 };
 struct pg_pieces { uint64_t n; uint32_t axes; };
+struct pg_rank_count { const char *kind; uint64_t n; };
 struct pg_layer {
     const char *name; size_t first; size_t n_weights;
 };
@@ -221,6 +222,8 @@ const char *pg_store_writer(const pg_store *s);
 const char *pg_store_damage(const pg_store *s);
 pg_pieces pg_store_pieces(const pg_store *s, size_t i);
 const char *pg_store_ranks(const pg_store *s);
+size_t pg_store_n_rank_counts(const pg_store *s);
+const pg_rank_count *pg_store_rank_count(const pg_store *s, size_t i);
 const char *pg_store_others(const pg_store *s);
 const char *pg_store_beside(const pg_store *s, size_t *n);
 size_t pg_store_n_parts(const pg_store *s);
