@@ -87,7 +87,10 @@ typedef struct pg_open_opts {
      * "vocab=N", to cut off the padding of the vocabulary; "NAME=HOW", how a tensor is cut (NAME
      * may hold * and ?): 0, 1 (this axis), glu (two halves along axis 0), same (all ranks have it),
      * first (the same, not compared). Files of HuggingFaceStorageWriter: "ranks=N", how many ranks
-     * there were. Files that ranks wrote with torch.save(): "NAME=first". NULL: nothing.
+     * there were. Files that ranks wrote with torch.save(): "NAME=first".
+     * torch.distributed.checkpoint: "unstack", Megatron-Core wrote it, and stacked its layers;
+     * "experts=sequential", "experts=grouped", "spec=local", "spec=te", which classes the model is
+     * made of; "as-saved", tensors as they are in the files. NULL: nothing.
      * PG_E_UNSUPPORTED: the file is of none of them; PG_E_ARG: no tensor has that NAME. */
     const char *rules;
     /* Decompress chunks (of Orbax) on so many threads; more than 1 also read ahead while an output
