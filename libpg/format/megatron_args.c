@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "format/megatron.h"
 
-#define MAX_MODELS 1024u
+#define MAX_MODELS 128u /* each is read by itself, out of the whole pickle */
 #define MAX_ARG    ((int64_t)1 << 40)
 
 /* The attributes of the arguments: a dictionary, or the state of an object. */
@@ -60,7 +60,7 @@ static size_t count_models(const pg__pickle *p, const pg__pk_value *root)
     char key[32];
     do
         (void)snprintf(key, sizeof key, "model%zu", n);
-    while (pg__pickle_get(p, root, key) && ++n < MAX_MODELS);
+    while (pg__pickle_get(p, root, key) && ++n <= MAX_MODELS);
     return n;
 }
 
@@ -92,6 +92,8 @@ pg_status pg__megatron_facts_of(pg__megatron_facts *out, const pg__pickle *p, pg
     const pg__pk_value *iteration = pg__pickle_get(p, root, "iteration");
     f.n_models = model && pg__pickle_is_dict(p, model) ? 1 : count_models(p, root);
     f.is_numbered = !model;
+    if (f.n_models > MAX_MODELS)
+        return pg_fail(err, PG_E_LIMIT, "more than %u stages of a virtual pipeline", MAX_MODELS);
     if (args)
         read_args(&f.args, p, args);
     if (iteration && iteration->kind == PG_PK_INT)
