@@ -19,10 +19,10 @@
 static pg_status open_beside(pg__io **out, const char *path, const char *name, pg_err *err)
 {
     pg__str at = {0};
-    const pg_status st =
+    pg_status st =
         pg__str_printf(&at, err, "%.*s%s", (int)(pg__base_name(path) - path), path, name);
-    if (st == PG_OK && pg__io_open(out, at.s, NULL) != PG_OK)
-        *out = NULL;
+    if (st == PG_OK)
+        st = pg__io_open_if(out, at.s, err);
     pg__str_fini(&at);
     return st;
 }
@@ -79,8 +79,8 @@ static pg_status read_common(pg__dcp_core *c, const char *path, pg_err *err)
         if (!facts.args.decoder_num_layers)
             c->n_layers = facts.args.num_layers;
     }
-    if (st != PG_E_NOMEM)
-        st = PG_OK; /* a file that cannot be read settles nothing */
+    if (st != PG_E_NOMEM && st != PG_E_IO)
+        st = PG_OK; /* of something else, or damaged: it settles nothing */
     else if (err)
         *err = e;
 done:

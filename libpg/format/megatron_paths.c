@@ -368,14 +368,18 @@ pg_status pg__megatron_in_folder(char **out, const char *folder, pg_err *err)
 pg_status pg__megatron_of_path(char **out, const char *path, pg_err *err)
 {
     const char *base = pg__base_name(path);
+    pg_status st = PG_OK;
     pg__str folder = {0};
+    int is_file = 0;
     *out = NULL;
-    if (strcmp(base, TRACKER) != 0 || !pg__is_file(path))
-        return PG_OK;
-    pg_status st = base > path ? pg__str_add(&folder, path, (size_t)(base - path), err)
-                               : pg__str_puts(&folder, "./", err);
-    if (st == PG_OK)
-        st = in_job(out, folder.s, err);
+    if (strcmp(base, TRACKER) == 0)
+        PG_TRY(pg__is_file(&is_file, path, err));
+    if (!is_file)
+        goto done;
+    PG_TRY(base > path ? pg__str_add(&folder, path, (size_t)(base - path), err)
+                       : pg__str_puts(&folder, "./", err));
+    st = in_job(out, folder.s, err);
+done:
     pg__str_fini(&folder);
     return st;
 }
