@@ -237,6 +237,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
         goto done;
     }
     PG_TRY(pg__megatron_merge(&c->model, &c->m, err));
+    PG_TRY(pg__megatron_rules_check(&c->m.rules, err));
     PG_TRY(pg__store_new(&s, pg__fmt_megatron.name, NULL, NULL, err));
     PG_TRY(fill(s, c, path, err));
     pg__store_own(s, &data, c);

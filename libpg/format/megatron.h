@@ -110,6 +110,7 @@ typedef struct pg__megatron_rules {
     uint64_t words; /* of the vocabulary, without padding; 0: not said */
     pg__strs patterns;
     pg__megatron_cut *cuts; /* by pattern */
+    unsigned char *used;    /* by pattern: a tensor has such a name */
     size_t cap;
 } pg__megatron_rules;
 
@@ -117,6 +118,8 @@ typedef struct pg__megatron_rules {
  * between them; NULL: nothing. PG_E_ARG. */
 pg_status pg__megatron_rules_read(pg__megatron_rules *out, const char *text, pg_err *err);
 void pg__megatron_rules_fini(pg__megatron_rules *r);
+/* After all tensors were asked for: PG_E_ARG if a pattern is of none. */
+pg_status pg__megatron_rules_check(const pg__megatron_rules *r, pg_err *err);
 
 /* By the user's rules (*given), else by Megatron's. */
 pg__megatron_cut pg__megatron_rule(const pg__megatron_rules *r, const char *name, int *given);

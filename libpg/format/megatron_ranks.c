@@ -330,6 +330,15 @@ static pg_status open_folder(reading *r)
     return st;
 }
 
+static pg_status check_heads(const pg__megatron *m, pg_err *err)
+{
+    const uint64_t given = m->rules.heads, said = m->facts.args.num_attention_heads;
+    return given && said && given != said
+               ? pg_fail(err, PG_E_MISMATCH, "its args say %s attention heads, the rules say %s",
+                         PG_NUM(said), PG_NUM(given))
+               : PG_OK;
+}
+
 pg_status pg__megatron_read(pg__megatron *out, const char *path, const char *rules, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -341,6 +350,7 @@ pg_status pg__megatron_read(pg__megatron *out, const char *path, const char *rul
     PG_TRY(open_folder(&r));
     PG_TRY(read_job(&r));
     PG_TRY(pg__megatron_rules_read(&m.rules, rules, err));
+    PG_TRY(check_heads(&m, err));
     m.v = pg__mem_array(m.ranks.n * m.facts.n_models, sizeof(pg_store *));
     if (!m.v)
         PG_TRY(pg__nomem(err));

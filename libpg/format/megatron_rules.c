@@ -85,8 +85,10 @@ pg__megatron_cut pg__megatron_rule(const pg__megatron_rules *r, const char *name
 {
     *given = 1;
     for (size_t i = 0; i < r->patterns.n; i++)
-        if (fnmatch(r->patterns.v[i], name, 0) == 0)
+        if (fnmatch(r->patterns.v[i], name, 0) == 0) {
+            r->used[i] = 1;
             return r->cuts[i];
+        }
     *given = 0;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (fnmatch(table[i].pattern, name, 0) == 0)
@@ -176,6 +178,9 @@ pg_status pg__megatron_rules_read(pg__megatron_rules *out, const char *text, pg_
             goto done;
         text += n + (text[n] == ',');
     }
+    r.used = pg__mem_array(r.patterns.n, 1);
+    if (!r.used)
+        PG_TRY(pg__nomem(err));
     *out = r;
     r = (pg__megatron_rules){0};
 done:
@@ -183,9 +188,20 @@ done:
     return st;
 }
 
+pg_status pg__megatron_rules_check(const pg__megatron_rules *r, pg_err *err)
+{
+    for (size_t i = 0; i < r->patterns.n; i++)
+        if (!r->used[i])
+            return pg_fail(err, PG_E_ARG,
+                           "no tensor has the name in the rule '%s', or an earlier rule is of it",
+                           PG_SHOW(r->patterns.v[i]));
+    return PG_OK;
+}
+
 void pg__megatron_rules_fini(pg__megatron_rules *r)
 {
     pg__strs_fini(&r->patterns);
     pg__mem_free(r->cuts);
+    pg__mem_free(r->used);
     *r = (pg__megatron_rules){0};
 }

@@ -242,7 +242,9 @@ static pg_status read_slice(pg__zero_reading *r, unsigned slice, const pg__zero 
                     .stage = like->stage,
                     .n_ranks = like->n_ranks,
                     .universal = like->universal,
-                    .step = PG_ZERO_UNREAD};
+                    .step = PG_ZERO_UNREAD,
+                    .saved_at = -1,
+                    .updates = -1};
     r->z = z;
     const pg_status st = pg__zero_read_model(r);
     return st == PG_OK && !z->universal && r->job->what != PG_ZERO_NONE ? pg__zero_read_ranks(r)

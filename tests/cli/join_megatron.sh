@@ -125,3 +125,7 @@ run pgjoin --rules heads=4 "$TESTDATA/modern/dcp-fsdp2/ckpt" other.safetensors
 run pginfo --rules heads=4 old.safetensors
 run pgdiff --rules heads=4 "$TESTDATA/modern/dcp-fsdp2/ckpt" "$TESTDATA/modern/dcp-fsdp2/expected.safetensors"
 run pgdiff --rules megatron-lm-0,heads=4 --part model "$TESTDATA/modern/megatron-old-0/expected.safetensors" "$TESTDATA/modern/megatron-old-0/ckpt"
+
+# rules that say nothing, or something else than the files do
+run pgjoin --rules 'nothing.*=first' "$TESTDATA/modern/megatron-gelu-tp2-pp2/ckpt" no.safetensors
+run pgjoin --rules heads=3 "$TESTDATA/modern/megatron-gelu-tp2-pp2/ckpt" no.safetensors
