@@ -1,7 +1,8 @@
-/* graph_capture.c - a recording belongs to a program and the memory it ran on (data that change
- * from step to step lie in the arena too, upload.h). The first run of a program is not recorded,
- * since libraries initialise themselves in it. All pieces of a run are recorded before the first of
- * them runs: nothing that waits for another device may be queued while a step is recorded. */
+/* graph_capture.c - a recording belongs to a program, the memory it ran on (data that change from
+ * step to step lie in the arena too, upload.h) and the outputs whose rows had weights. The first
+ * run of a program is not recorded, since libraries initialise themselves in it. All pieces of a
+ * run are recorded before the first of them runs: nothing that waits for another device may be
+ * queued while a step is recorded. */
 #include "train/step/graph_capture.h"
 
 #include <string.h>
@@ -20,11 +21,26 @@ static size_t end_of(const pg__program *p, const pg__stops *stops, size_t k)
     return stops && k < stops->n ? stops->ends[k] : pg__program_n_calls(p);
 }
 
+/* Kernels were recorded with the addresses of weights, or with none. */
+static int has_same_weights(const pg__graph_capture *r, const pg__frame *f)
+{
+    for (size_t k = 0; k < pg__program_model(r->program)->n_outputs; k++)
+        if (r->weighted[k] != (f->weights[k] != NULL))
+            return 0;
+    return 1;
+}
+
 static int is_of(const pg__graph_capture *r, const pg__program *p, const pg__frame *f,
                  size_t pieces)
 {
     return r->program == p && r->arena == f->arena && r->scratch == f->scratch &&
-           r->grads == f->grads && r->n_pieces == pieces;
+           r->grads == f->grads && r->n_pieces == pieces && has_same_weights(r, f);
+}
+
+static void drop(pg__graph_capture *r)
+{
+    pg__mem_free(r->graphs);
+    pg__mem_free(r->weighted);
 }
 
 static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, size_t pieces,
@@ -35,17 +51,22 @@ static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, s
             *out = &w->recordings[i];
             return PG_OK;
         }
+    const size_t n_outputs = pg__program_model(p)->n_outputs;
     pg__graph_capture r = {.program = p,
                            .arena = f->arena,
                            .scratch = f->scratch,
                            .grads = f->grads,
+                           .weighted = pg__mem_array(n_outputs, 1),
                            .graphs = pg__mem_array(pieces, sizeof(pg__graph_run *)),
                            .n_pieces = pieces};
-    if (!r.graphs || pg__mem_grow(&w->recordings, &w->cap_recordings, w->n_recordings + 1,
-                                  sizeof *w->recordings)) {
-        pg__mem_free(r.graphs);
+    if (!r.weighted || !r.graphs ||
+        pg__mem_grow(&w->recordings, &w->cap_recordings, w->n_recordings + 1,
+                     sizeof *w->recordings)) {
+        drop(&r);
         return PG_E_NOMEM;
     }
+    for (size_t k = 0; k < n_outputs; k++)
+        r.weighted[k] = f->weights[k] != NULL;
     *out = &w->recordings[w->n_recordings++];
     **out = r;
     return PG_OK;
@@ -107,7 +128,7 @@ void pg__graph_capture_forget(pg__trainer_devs *devs, pg__worker *w)
         for (size_t k = 0; k < r->n_pieces; k++)
             if (r->graphs[k])
                 devs->backend->capture.forget(r->graphs[k]);
-        pg__mem_free(r->graphs);
+        drop(r);
     }
     pg__mem_free(w->recordings);
     w->recordings = NULL;

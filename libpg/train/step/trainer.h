@@ -62,6 +62,7 @@ typedef struct pg__graph_capture {
     const pg__program *program;
     const void *arena, *scratch; /* memory that it ran on */
     void *const *grads;
+    unsigned char *weighted; /* per output: its rows had weights */
     size_t n_runs, n_pieces;
     pg__graph_run **graphs; /* per piece; NULL: not recorded yet, or not recordable */
 } pg__graph_capture;

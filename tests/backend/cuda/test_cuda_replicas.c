@@ -40,14 +40,11 @@ static void penalise(char path[600])
     pg__mem_free(text);
 }
 
-/* The weights after one epoch, one behind the other. */
-static double *train(const how *h, size_t *n_out)
+static pg_trainer *open_trainer(const how *h, pg_data **data)
 {
     char model[600], weights[600], data_file[600];
     pg_trainer *t = NULL;
-    pg_data *data = NULL;
     pg_err err = {0};
-    size_t n = 0;
     snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, h->run);
     snprintf(weights, sizeof weights, "%s/golden/%s/init_weights.h5", pg_testdata, h->run);
     snprintf(data_file, sizeof data_file, "%s/golden/%s/data.npz", pg_testdata, h->run);
@@ -62,13 +59,18 @@ static double *train(const how *h, size_t *n_out)
                                 .deterministic = h->deterministic,
                                 .cpu_merge = h->cpu_merge,
                                 .batch_norm = h->batch_norm};
-    const pg_fit_opts fit = {
-        .batch_size = 33, .epochs = 1, .steps_per_epoch = N_STEPS, .accumulate = h->accumulate};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s: %s", h->devices, err.msg);
-    assert_ok(pg_data_open(&data, data_file, &err));
-    if (pg_fit(t, data, &fit, NULL, &err) != PG_OK)
-        fail_msg("%s: %s", h->devices, err.msg);
+    assert_ok(pg_data_open(data, data_file, &err));
+    if (h->penalised)
+        unlink(model);
+    return t;
+}
+
+/* One behind the other. */
+static double *weights_of(pg_trainer *t, size_t *n_out)
+{
+    size_t n = 0;
     for (size_t i = 0; i < pg_trainer_n_weights(t); i++)
         n += (size_t)(pg_trainer_weight(t, i)->n_bytes / sizeof(float));
     double *out = pg__mem_array(n, sizeof *out), *at = out;
@@ -77,6 +79,21 @@ static double *train(const how *h, size_t *n_out)
         assert_ok(pg_trainer_read(t, i, at, some, NULL));
         at += some;
     }
+    *n_out = n;
+    return out;
+}
+
+/* The weights after one epoch. */
+static double *train(const how *h, size_t *n_out)
+{
+    pg_data *data = NULL;
+    pg_trainer *t = open_trainer(h, &data);
+    pg_err err = {0};
+    const pg_fit_opts fit = {
+        .batch_size = 33, .epochs = 1, .steps_per_epoch = N_STEPS, .accumulate = h->accumulate};
+    if (pg_fit(t, data, &fit, NULL, &err) != PG_OK)
+        fail_msg("%s: %s", h->devices, err.msg);
+    double *out = weights_of(t, n_out);
     if (h->loss) {
         pg_logs logs = {0};
         assert_ok(pg_evaluate(t, data, NULL, &logs, &err));
@@ -84,9 +101,6 @@ static double *train(const how *h, size_t *n_out)
     }
     pg_data_close(data);
     pg_trainer_close(t);
-    if (h->penalised)
-        unlink(model);
-    *n_out = n;
     return out;
 }
 
@@ -183,6 +197,44 @@ static void steps_are_recorded_once(void **state)
     unlink(path);
     assert_int_equal(n_recorded, 1);
     assert_int_equal(n_queued, 1);
+}
+
+/* The weights after three epochs with one trainer; in the second, classes have no weights. */
+static double *train_by_turns(const char *devices, size_t *n_out)
+{
+    static const char weights[] = "0=9,1=1,2=1,3=1,4=1,5=1,6=1,7=1,8=1,9=0.1";
+    const how h = {"mlp_digits", devices, "sgd", .deterministic = 1};
+    pg_data *data = NULL;
+    pg_trainer *t = open_trainer(&h, &data);
+    for (size_t k = 0; k < 3; k++) {
+        const pg_fit_opts fit = {.batch_size = 33,
+                                 .epochs = 1,
+                                 .steps_per_epoch = N_STEPS,
+                                 .class_weight = k == 1 ? NULL : weights};
+        assert_ok(pg_fit(t, data, &fit, NULL, NULL));
+    }
+    double *out = weights_of(t, n_out);
+    pg_data_close(data);
+    pg_trainer_close(t);
+    return out;
+}
+
+/* As if no step were recorded. */
+static void weights_of_rows_come_and_go(void **state)
+{
+    static const char *const some[] = {"cuda:0", "cuda:0,cuda:1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        size_t n, m;
+        double *recorded = train_by_turns(some[i], &n);
+        assert_int_equal(setenv("FAKE_CUDA_REFUSES", "record", 1), 0);
+        double *want = train_by_turns(some[i], &m);
+        assert_int_equal(unsetenv("FAKE_CUDA_REFUSES"), 0);
+        assert_int_equal(n, m);
+        assert_memory_equal(recorded, want, n * sizeof *want);
+        pg__mem_free(recorded);
+        pg__mem_free(want);
+    }
 }
 
 /* What regularizers add to the loss and to gradients, alone and where devices share the work. */
@@ -318,4 +370,5 @@ PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_o
              cmocka_unit_test(deterministic_replicas_give_the_same_bits),
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
-             cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once))
+             cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once),
+             cmocka_unit_test(weights_of_rows_come_and_go))
