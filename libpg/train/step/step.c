@@ -37,18 +37,19 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 
 /* ---- before and after ---- */
 
+/* Nothing in it outlives a step, so the device need not hold the old one beside the new one. */
 static pg_status grow(pg__trainer_devs *devs, size_t device, pg__memory *m, uint64_t n, pg_err *err)
 {
     pg__dev *dev = devs->devices[device].dev;
     void *more = NULL;
     if (n <= m->n_bytes && m->mem)
         return PG_OK;
-    const pg_status st = devs->backend->alloc(dev, &more, (size_t)n, err);
-    if (st != PG_OK)
-        return st;
     devs->backend->free(dev, m->mem);
-    *m = (pg__memory){more, n, device};
-    return PG_OK;
+    *m = (pg__memory){NULL, 0, device};
+    const pg_status st = devs->backend->alloc(dev, &more, (size_t)n, err);
+    if (st == PG_OK)
+        *m = (pg__memory){more, n, device};
+    return st;
 }
 
 /* Allocates what a worker needs for a program. */

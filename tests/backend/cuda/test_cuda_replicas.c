@@ -283,6 +283,51 @@ static void norms_stay_on_the_device(void **state)
     }
 }
 
+/* ---- memory ---- */
+
+/* Evaluates in batches of these sizes, one after the other. */
+static void evaluate(const size_t *rows, size_t n)
+{
+    pg_data *data = NULL;
+    pg_trainer *t = open_trainer(&(how){"mlp_digits", "cuda:0", "sgd", .deterministic = 1}, &data);
+    for (size_t i = 0; i < n; i++) {
+        pg_logs logs = {0};
+        pg_err err = {0};
+        if (pg_evaluate(t, data, &(pg_predict_opts){.batch_size = rows[i]}, &logs, &err) != PG_OK)
+            fail_msg("batches of %zu: %s", rows[i], err.msg);
+    }
+    pg_data_close(data);
+    pg_trainer_close(t);
+}
+
+/* The most that was in use of the first device while it evaluated such batches. */
+static void most_used(size_t rows, char bytes[24])
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    unsigned long long n, most = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    evaluate(&rows, 1);
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "memory %llu on 0", &n) == 1 && n > most)
+            most = n;
+    fclose(f);
+    unlink(path);
+    snprintf(bytes, 24, "%llu", most);
+}
+
+static void smaller_batches_before_a_larger_one_take_no_room(void **state)
+{
+    char room[24];
+    (void)state;
+    most_used(150, room);
+    assert_int_equal(setenv("FAKE_CUDA_MEMORY", room, 1), 0);
+    evaluate((const size_t[]){75, 150, 30, 150}, 4);
+    assert_int_equal(unsetenv("FAKE_CUDA_MEMORY"), 0);
+}
+
 /* ---- sums in buckets ---- */
 
 /* Every variable by itself, or as few buckets as can be: the same sum of each number. */
@@ -371,4 +416,5 @@ PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_o
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
              cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once),
-             cmocka_unit_test(weights_of_rows_come_and_go))
+             cmocka_unit_test(weights_of_rows_come_and_go),
+             cmocka_unit_test(smaller_batches_before_a_larger_one_take_no_room))
