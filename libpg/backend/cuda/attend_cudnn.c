@@ -510,7 +510,7 @@ pg_status pg__dnn_attend_run(pg__dev *d, const pg__dnn_attend_plan *p, const pg_
                   &io->work);
     pg__graph_finish(&run, d_pack);
     if (run.status == CUDNN_STATUS_SUCCESS)
-        run.status = cudnnBackendExecute(d->dnn->h, p->g.plans[p->g.taken], d_pack);
+        run.status = pg__graph_execute(&p->g, d->dnn->h, d_pack);
     pg__graph_fini(&run);
     if (run.status != CUDNN_STATUS_SUCCESS)
         return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: attention: %s", pg__rt_ordinal(d->rt),

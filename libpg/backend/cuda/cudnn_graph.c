@@ -3,6 +3,8 @@
 
 #include <stdbool.h>
 
+#include "base/mem.h"
+
 #define MAX_WORKSPACE ((int64_t)1 << 30)
 #define MAX_PROPOSALS 24 /* engines of one heuristic */
 #define MAX_DIMS      5
@@ -43,6 +45,10 @@ void pg__graph_fini(pg__graph *g)
         pg__graph_drop_plan(g, k);
     while (g->n > 0)
         (void)cudnnBackendDestroyDescriptor(g->owned[--g->n]);
+    if (g->runs)
+        (void)pthread_mutex_destroy(g->runs);
+    pg__mem_free(g->runs);
+    g->runs = NULL;
 }
 
 /* Frees what was made since there were n, of which none is to be kept. */
@@ -200,6 +206,16 @@ void pg__graph_drop_plan(pg__graph *g, size_t k)
     g->plans[k] = NULL;
 }
 
+static cudnnStatus_t make_lock(pthread_mutex_t **out)
+{
+    *out = pg__mem_array(1, sizeof **out);
+    if (*out && pthread_mutex_init(*out, NULL) == 0)
+        return CUDNN_STATUS_SUCCESS;
+    pg__mem_free(*out);
+    *out = NULL;
+    return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+
 void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, int64_t n_ops)
 {
     g->graph = pg__graph_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -208,4 +224,16 @@ void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, 
     if (!lib->device)
         pg__graph_set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &lib->h);
     pg__graph_finish(g, g->graph);
+    if (g->status == CUDNN_STATUS_SUCCESS)
+        g->status = make_lock(&g->runs);
+}
+
+/* A handle for each thread is not enough: with some engines a plan that two of them run at once
+ * hangs or fails. */
+cudnnStatus_t pg__graph_execute(const pg__graph *g, cudnnHandle_t h, pg__desc pack)
+{
+    (void)pthread_mutex_lock(g->runs);
+    const cudnnStatus_t s = cudnnBackendExecute(h, g->plans[g->taken], pack);
+    (void)pthread_mutex_unlock(g->runs);
+    return s;
 }

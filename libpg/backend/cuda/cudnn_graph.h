@@ -5,6 +5,7 @@
 #define PG_BACKEND_CUDNN_GRAPH_H
 
 #include <cudnn.h>
+#include <pthread.h>
 
 #include "backend/cuda/dnn_attend.h"
 
@@ -29,7 +30,8 @@ typedef struct pg__graph {
     size_t n_choices, n_asked;                        /* n_asked: heuristics */
     cudnnBackendDescriptor_t plans[PG_MAX_CHOICES];   /* those that were made */
     size_t workspaces[PG_MAX_CHOICES];
-    size_t taken; /* of them */
+    size_t taken;          /* of them */
+    pthread_mutex_t *runs; /* one at a time; NULL: not joined yet */
 } pg__graph;
 
 typedef cudnnBackendDescriptor_t pg__desc;
@@ -60,6 +62,10 @@ void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, 
  * failed; the status is unchanged. */
 int pg__graph_make_plan(pg__graph *g, const pg__graph_ask *ask, size_t k);
 void pg__graph_drop_plan(pg__graph *g, size_t k);
+
+/* Queues the plan that was taken on the handle's stream; several threads may do so at once, each
+ * with a handle of its own. */
+cudnnStatus_t pg__graph_execute(const pg__graph *g, cudnnHandle_t h, pg__desc pack);
 
 void pg__graph_fini(pg__graph *g);
 

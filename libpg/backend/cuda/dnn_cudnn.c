@@ -315,7 +315,7 @@ pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const vo
     pg__graph_set(&run, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
     pg__graph_finish(&run, pack);
     if (run.status == CUDNN_STATUS_SUCCESS)
-        run.status = cudnnBackendExecute(d->dnn->h, p->g.plans[p->g.taken], pack);
+        run.status = pg__graph_execute(&p->g, d->dnn->h, pack);
     pg__graph_fini(&run);
     if (run.status != CUDNN_STATUS_SUCCESS)
         return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: convolution: %s", pg__rt_ordinal(d->rt),
