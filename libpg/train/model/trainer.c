@@ -512,13 +512,14 @@ void pg_trainer_close(pg_trainer *t)
     if (!t)
         return;
     pg__snapshot_forget(t);
+    if (t->devs.dev)
+        pg__workers_stop(t); /* they have recordings of programs */
     for (size_t i = 0; i < t->programs.n_built; i++) {
         pg__program_free(t->programs.built[i].program);
         pg__mem_free(t->programs.built[i].inputs);
     }
     pg__mem_free(t->programs.built);
     if (t->devs.dev) {
-        pg__workers_stop(t);
         t->devs.backend->free(t->devs.dev, t->vars.penalty);
         pg__flat_free(&t->devs, &t->vars.params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)

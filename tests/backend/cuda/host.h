@@ -7,8 +7,8 @@
  * FAKE_CUDA_ORDER in which order kernels take elements and rows (kernels_host.c),
  * FAKE_CUDA_MEMORY how many bytes each has (8 GiB), FAKE_CUDA_NAME what all of them are called,
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
- * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done, and how
- * much memory of a device is in use,
+ * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done, how
+ * much memory of a device is in use, and when recordings and plans of convolutions are dropped,
  * FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a matrix product, "bias" of a
  * convolution, "conv" at all, "record": a call while a stream records. FAKE_CUDA_PLANS names the
  * ways that its libraries have of doing the same, a word each: "fast", "slow", "ages", "fails"
@@ -35,6 +35,9 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
 
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
+
+/* A line of the log, for what is not queued. */
+void pg__fake_note(const char *what, const char *name);
 
 /* If set, it is told of memory: where a device and where the host has n bytes from now on; host
  * NULL: no longer. */

@@ -127,6 +127,7 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
 
 void pg__dnn_free(pg__dnn_plan *p)
 {
+    pg__fake_note("drop", "plan");
     free(p);
 }
 

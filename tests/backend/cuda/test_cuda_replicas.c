@@ -219,6 +219,29 @@ static double *train_by_turns(const char *devices, size_t *n_out)
     return out;
 }
 
+/* A recording may hold what its plans loaded. */
+static void recordings_go_before_their_plans(void **state)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    size_t n, n_plans = 0, n_recordings = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(&(how){"cnn_bn", "cuda:0", "sgd", .cpu_merge = 0}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f)) {
+        n_plans += strncmp(line, "drop plan ", 10) == 0;
+        if (strncmp(line, "drop recording ", 15) == 0) {
+            n_recordings++;
+            assert_int_equal(n_plans, 0);
+        }
+    }
+    fclose(f);
+    unlink(path);
+    assert_true(n_plans > 0 && n_recordings > 0);
+}
+
 /* As if no step were recorded. */
 static void weights_of_rows_come_and_go(void **state)
 {
@@ -416,5 +439,6 @@ PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_o
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
              cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once),
+             cmocka_unit_test(recordings_go_before_their_plans),
              cmocka_unit_test(weights_of_rows_come_and_go),
              cmocka_unit_test(smaller_batches_before_a_larger_one_take_no_room))
