@@ -343,6 +343,7 @@ static pg_status run_parts(pg__step *s, pg_err *err)
         if (s->part + 1 < s->n_parts)
             PG_TRY(read_results(s, err));
     }
+    pg__sums_began(s);
 done:
     return st;
 }

@@ -149,8 +149,6 @@ void pg__sums_plan(pg__step *s)
         return;
     const pg__sum_facts f = facts_of(s);
     const pg__sum_plan plan = pg__sum_plan_of(&f);
-    for (size_t k = 0; k < s->n_jobs && plan.begins; k++)
-        built_of(s, k)->was_begun = 1;
     if (t->sums.n_buckets == 0 &&
         (plan.way == PG_SUM_GROUP_BUCKETS || plan.begins || plan.way == PG_SUM_RANKS_BUCKETS))
         pg__buckets_cut(t);
@@ -160,6 +158,12 @@ void pg__sums_plan(pg__step *s)
         t->sums.of_most = plan;
         t->sums.most_rows = s->batch->n_rows;
     }
+}
+
+void pg__sums_began(const pg__step *s)
+{
+    for (size_t k = 0; k < s->n_jobs && s->plan->begins; k++)
+        built_of(s, k)->was_begun = 1;
 }
 
 /* ---- in words ---- */

@@ -84,5 +84,7 @@ struct pg__step;
 void pg__sums_know(pg_trainer *t, const pg_train_opts *o);
 /* Plans a step whose batch is cut: s->plan, and for a training step t->sums.plan. */
 void pg__sums_plan(struct pg__step *s);
+/* The planned step ran: once its programs have, sums may be queued during their runs. */
+void pg__sums_began(const struct pg__step *s);
 
 #endif

@@ -323,22 +323,30 @@ static void evaluate(const size_t *rows, size_t n)
     pg_trainer_close(t);
 }
 
-/* The most that was in use of the first device while it evaluated such batches. */
-static void most_used(size_t rows, char bytes[24])
+/* The most that was in use of the first device, as a log says. */
+static unsigned long long most_of_log(const char *path)
 {
-    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    char line[256];
     unsigned long long n, most = 0;
-    FILE *f = fdopen(mkstemp(path), "r");
+    FILE *f = fopen(path, "r");
     assert_non_null(f);
-    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    evaluate(&rows, 1);
-    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     while (fgets(line, sizeof line, f))
         if (sscanf(line, "memory %llu on 0", &n) == 1 && n > most)
             most = n;
     fclose(f);
+    return most;
+}
+
+/* The same while it evaluated such batches. */
+static void most_used(size_t rows, char bytes[24])
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX";
+    close(mkstemp(path));
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    evaluate(&rows, 1);
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    snprintf(bytes, 24, "%llu", most_of_log(path));
     unlink(path);
-    snprintf(bytes, 24, "%llu", most);
 }
 
 static void smaller_batches_before_a_larger_one_take_no_room(void **state)
@@ -431,10 +439,59 @@ static void buckets_are_summed_during_the_backward_pass(void **state)
     pg__mem_free(order);
 }
 
+/* Trains with a new trainer, and writes a log; a first try fails for lack of one byte. */
+static void train_after(unsigned long long bytes, const char *log)
+{
+    const pg_fit_opts fit = {.batch_size = 33, .epochs = 1, .steps_per_epoch = N_STEPS};
+    char room[24];
+    pg_data *data = NULL;
+    pg_trainer *t =
+        open_trainer(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", .cpu_merge = 0}, &data);
+    if (bytes > 0) {
+        snprintf(room, sizeof room, "%llu", bytes - 1);
+        assert_int_equal(setenv("FAKE_CUDA_MEMORY", room, 1), 0);
+        assert_int_equal(pg_fit(t, data, &fit, NULL, NULL), PG_E_NOMEM);
+        assert_int_equal(unsetenv("FAKE_CUDA_MEMORY"), 0);
+    }
+    assert_int_equal(setenv("FAKE_CUDA_LOG", log, 1), 0);
+    assert_ok(pg_fit(t, data, &fit, NULL, NULL));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    pg_data_close(data);
+    pg_trainer_close(t);
+}
+
+static size_t n_sums_of(const char *log)
+{
+    char *order = order_of_work(log);
+    size_t n = 0;
+    for (const char *s = order; *s; s++)
+        n += *s == 'S';
+    pg__mem_free(order);
+    return n;
+}
+
+/* Gradients get their memory last, before anything ran: the next step is summed in one again. */
+static void a_step_without_room_is_not_the_first(void **state)
+{
+    char whole[] = "/tmp/pg-cuda-log-XXXXXX", again[] = "/tmp/pg-cuda-log-XXXXXX";
+    (void)state;
+    close(mkstemp(whole));
+    close(mkstemp(again));
+    assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+    train_after(0, whole);
+    train_after(most_of_log(whole), again);
+    assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
+    assert_int_equal(n_sums_of(whole), 1 + (N_STEPS - 1) * N_VARIABLES);
+    assert_int_equal(n_sums_of(again), 1 + (N_STEPS - 1) * N_VARIABLES);
+    unlink(whole);
+    unlink(again);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_on_the_device),
              cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
+             cmocka_unit_test(a_step_without_room_is_not_the_first),
              cmocka_unit_test(deterministic_replicas_give_the_same_bits),
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
