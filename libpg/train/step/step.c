@@ -348,6 +348,13 @@ done:
     return st;
 }
 
+/* The caller may free the batch, which devices may still be reading. */
+static void finish_work(const pg_trainer *t)
+{
+    for (size_t w = 0; t->pool.threads && w < t->pool.n_threads; w++)
+        (void)t->devs.backend->sync(t->pool.workers[w].dev);
+}
+
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err)
 {
@@ -385,6 +392,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
 done:
     if (st != PG_OK) {
         pg__all_reduce_drop(t);
+        finish_work(t);
         pg__steps_drop(&t->programs);
     }
     st = pg__ranks_blame(t->ranks, st, err);

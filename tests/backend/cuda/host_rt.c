@@ -513,6 +513,16 @@ static void do_move(const void *args, uint64_t n)
     memmove(m->dst, m->src, n);
 }
 
+/* From pinned memory. */
+static void do_put(const void *args, uint64_t n)
+{
+    if (!is_pinned(((const move *)args)->src)) {
+        fprintf(stderr, "memory of the host was freed before it was copied\n");
+        abort();
+    }
+    do_move(args, n);
+}
+
 static pg_status queue_move(pg__rt *rt, const char *name, void *dst, const void *src, size_t n,
                             pg_err *err)
 {
@@ -534,7 +544,8 @@ static void do_gift(const void *args, uint64_t n)
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
     if (is_pinned(src))
-        return queue_move(rt, "put", own_memory(rt, dst), src, n, err);
+        return queue_work(rt, "put", do_put, &(move){own_memory(rt, dst), src}, sizeof(move), n,
+                          err);
     gift *g = malloc(sizeof *g + n);
     if (!g)
         abort();

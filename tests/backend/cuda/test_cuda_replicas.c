@@ -487,11 +487,36 @@ static void a_step_without_room_is_not_the_first(void **state)
     unlink(again);
 }
 
+/* ---- failures ---- */
+
+/* Whatever call fails in them: the batches are freed after the steps, and no device may be reading
+ * one then, which host_rt.c minds. */
+static void failed_steps_leave_no_work_behind(void **state)
+{
+    const pg_fit_opts fit = {.batch_size = 33, .epochs = 1, .steps_per_epoch = 1};
+    pg_status st = PG_E_DEVICE;
+    (void)state;
+    for (unsigned call = 1; st != PG_OK; call++) {
+        char text[16];
+        pg_data *data = NULL;
+        pg_trainer *t =
+            open_trainer(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", .cpu_merge = 0}, &data);
+        (void)snprintf(text, sizeof text, "%u", call);
+        assert_int_equal(setenv("FAKE_CUDA_FAIL_AT", text, 1), 0);
+        st = pg_fit(t, data, &fit, NULL, NULL);
+        assert_int_equal(unsetenv("FAKE_CUDA_FAIL_AT"), 0);
+        pg_data_close(data);
+        pg_trainer_close(t);
+        assert_true(call < 1000);
+    }
+}
+
 PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_on_the_device),
              cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
              cmocka_unit_test(a_step_without_room_is_not_the_first),
+             cmocka_unit_test(failed_steps_leave_no_work_behind),
              cmocka_unit_test(deterministic_replicas_give_the_same_bits),
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
