@@ -8,6 +8,7 @@
 
 #define CHUNK     4096u /* numbers, at least */
 #define MAX_PARTS 2048u /* chunks */
+#define MANY      4096u /* variables that have room from the beginning */
 
 struct pg__flat {
     void *parts; /* of the device */
@@ -15,6 +16,23 @@ struct pg__flat {
     void *norms; /* of the device: squares, then scales, of up to n_norms variables */
     size_t n_norms;
 };
+
+/* Memory for more than MANY variables is asked for when they are clipped first, which waits for all
+ * work of the device: perhaps for a sum whose other ranks never come. */
+static pg_status make_room(pg__flat *f, pg__rt *rt, size_t n, pg_err *err)
+{
+    void *norms = NULL;
+    if (n <= f->n_norms)
+        return PG_OK;
+    const pg_status st = pg__rt_alloc(rt, &norms, 2 * n * sizeof(double), err);
+    if (st != PG_OK)
+        return st;
+    if (f->norms)
+        pg__rt_free(rt, f->norms);
+    f->norms = norms;
+    f->n_norms = n;
+    return PG_OK;
+}
 
 pg_status pg__flat_open(pg__flat **out, pg__rt *rt, pg_err *err)
 {
@@ -26,6 +44,7 @@ pg_status pg__flat_open(pg__flat **out, pg__rt *rt, pg_err *err)
     PG_TRY(pg__rt_alloc(rt, &f->parts, MAX_PARTS * sizeof(float), err));
     PG_TRY(pg__rt_host_alloc(rt, &host, MAX_PARTS * sizeof(float), err));
     f->host = host;
+    PG_TRY(make_room(f, rt, MANY, err));
     *out = f;
     f = NULL;
 done:
@@ -175,23 +194,6 @@ done:
     return st;
 }
 
-/* The first time that so many are asked for. */
-static pg_status make_room(pg__dev *d, size_t n)
-{
-    pg__flat *f = d->flat;
-    void *norms = NULL;
-    if (n <= f->n_norms)
-        return PG_OK;
-    const pg_status st = pg__rt_alloc(d->rt, &norms, 2 * n * sizeof(double), &d->failure);
-    if (st != PG_OK)
-        return st;
-    if (f->norms)
-        pg__rt_free(d->rt, f->norms);
-    f->norms = norms;
-    f->n_norms = n;
-    return PG_OK;
-}
-
 static pg_status find_scales(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
                              void *squares, void *scales)
 {
@@ -213,7 +215,7 @@ pg_status pg__cuda_clip_all(pg__dev *d, const pg__piece *g, size_t n, const pg__
                             double limit)
 {
     const int by_norm = l->each > 0 || l->together > 0;
-    pg_status st = make_room(d, n);
+    pg_status st = make_room(d->flat, d->rt, n, &d->failure);
     double *squares = d->flat->norms, *scales = squares ? squares + n : NULL;
     if (st == PG_OK && by_norm)
         st = find_scales(d, g, n, l, squares, scales);

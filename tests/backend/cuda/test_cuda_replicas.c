@@ -361,6 +361,28 @@ static void smaller_batches_before_a_larger_one_take_no_room(void **state)
 
 /* ---- sums in buckets ---- */
 
+/* It would wait for all work of a device, even for a sum whose other devices never come. */
+static void no_memory_is_asked_for_behind_a_sum(void **state)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    size_t n, n_sums = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(
+        &(how){"mlp_digits", "cuda:0,cuda:1", "sgd:global_clipnorm=0.5", .cpu_merge = 0}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f)) {
+        n_sums += strncmp(line, "queue coll_sum ", 15) == 0;
+        if (n_sums > 0 && strncmp(line, "memory ", 7) == 0)
+            fail_msg("behind a sum: %s", line);
+    }
+    assert_true(n_sums > 0);
+    fclose(f);
+    unlink(path);
+}
+
 /* Every variable by itself, or as few buckets as can be: the same sum of each number. */
 static void the_size_of_buckets_does_not_matter(void **state)
 {
@@ -512,6 +534,7 @@ static void failed_steps_leave_no_work_behind(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_on_the_device),
+             cmocka_unit_test(no_memory_is_asked_for_behind_a_sum),
              cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),

@@ -114,7 +114,7 @@ for model, devices, memory in (('cnn_bn', 'cuda:0', 300000), ('cnn_bn', 'cuda:0'
     expect(r, 2, hint='--batch-size %d; with --accumulate %d the update is that of 384 rows' % (most, -(-384 // most)))
     expect(with_batch(most), 0)
     expect(with_batch(most * 21 // 20 + 1), 2)
-expect(fit('--devices', 'cuda:0', FAKE_CUDA_MEMORY='33000'), 2, hint='')
+expect(fit('--devices', 'cuda:0', FAKE_CUDA_MEMORY='98500'), 2, hint='')
 
 # ---- -v ----
 
