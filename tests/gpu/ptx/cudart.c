@@ -31,6 +31,7 @@ static struct {
     const ptx_kernel *kernel;
     char name[64];  /* in kernels.def */
     _Atomic long n; /* launches that were done */
+    _Atomic int is_loaded;
 } known[MAX_KERNELS];
 static size_t n_known;
 
@@ -148,8 +149,12 @@ static size_t number_of(const void *stub)
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *stub)
 {
+    const size_t k = number_of(stub);
     memset(a, 0, sizeof *a);
-    return number_of(stub) < n_known ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+    if (k == n_known)
+        return cudaErrorInvalidDeviceFunction;
+    known[k].is_loaded = 1;
+    return cudaSuccess;
 }
 
 cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t shared,
@@ -159,6 +164,8 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
     call c = {number_of(stub), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {0}};
     if (c.which == n_known)
         return cudaErrorInvalidDeviceFunction;
+    if (!known[c.which].is_loaded)
+        die("its first launch would wait for all work of the device: ", known[c.which].name);
     const ptx_kernel *k = known[c.which].kernel;
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (threads == 0 || threads > k->max_threads || (uint64_t)grid.x * grid.y * grid.z == 0 ||
