@@ -10,6 +10,7 @@
 #include "base/try.h"
 
 #define MAX_WORKSPACE ((size_t)32 << 20)
+#define MAX_BATCH     65535u /* of one call; engines have no more blocks along z */
 
 struct pg__blas_lib {
     cublasLtHandle_t h; /* may be used by several threads */
@@ -22,6 +23,10 @@ struct pg__blas_plan {
     size_t workspace;
     float alpha, beta;
     int has_bias;
+    /* a batch of more than MAX_BATCH: calls of as many, then of the rest */
+    uint64_t n_calls;
+    size_t step_a, step_b, step_c; /* bytes from call to call */
+    pg__blas_plan *rest;           /* or NULL */
 };
 
 pg_status pg__blas_open(pg__dev *d, pg_err *err)
@@ -191,8 +196,14 @@ done:
     return st;
 }
 
-pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
-                       pg_err *err)
+static size_t bytes_of(pgk_type t, uint64_t n)
+{
+    return (size_t)n * (t == PGK_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+/* For a shape of at most MAX_BATCH. */
+static pg_status new_plan(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
+                          pg__needs *needs, pg_err *err)
 {
     pg__blas_plan *p = pg__mem_array(1, sizeof *p);
     pg_err why = {0};
@@ -202,6 +213,7 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
     p->alpha = s->alpha;
     p->beta = s->beta;
     p->has_bias = s->epilogue != PG_BLAS_NONE;
+    p->n_calls = 1;
     (void)pg__rt_stream(d->rt);
     st = choose(p, d, s, &why);
     if (st != PG_OK)
@@ -218,16 +230,44 @@ done:
     return st;
 }
 
+pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
+                       pg_err *err)
+{
+    const uint64_t rest = s->batch > MAX_BATCH ? s->batch % MAX_BATCH : 0;
+    pg__blas_shape part = *s;
+    pg__blas_plan *p = NULL;
+    pg_status st = PG_OK;
+    if (s->batch > MAX_BATCH)
+        part.batch = MAX_BATCH;
+    PG_TRY(new_plan(&p, d, &part, needs, err));
+    if (s->batch > MAX_BATCH) {
+        p->n_calls = s->batch / MAX_BATCH;
+        p->step_a = bytes_of(s->a, MAX_BATCH * s->stride_a);
+        p->step_b = bytes_of(s->b, MAX_BATCH * s->stride_b);
+        p->step_c = bytes_of(s->c, MAX_BATCH * s->stride_c);
+    }
+    part.batch = rest;
+    if (rest > 0)
+        PG_TRY(new_plan(&p->rest, d, &part, needs, err));
+    *out = p;
+    p = NULL;
+done:
+    pg__blas_free(p);
+    return st;
+}
+
 void pg__blas_free(pg__blas_plan *p)
 {
+    if (p)
+        pg__mem_free(p->rest);
     pg__mem_free(p);
 }
 
 /* ---- runs ---- */
 
 /* The plan may be run by several threads, so what is set for a run is set in a copy. */
-pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
-                       void *bias, void *scratch)
+static pg_status call(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
+                      void *bias, void *scratch)
 {
     cublasLtMatmulDescOpaque_t op = p->op;
     cublasLtMatrixLayoutOpaque_t la = p->a, lb = p->b, lc = p->c;
@@ -243,4 +283,19 @@ pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const 
         return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: matrix product: %s",
                        pg__rt_ordinal(d->rt), cublasLtGetStatusString(s));
     return PG_OK;
+}
+
+pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
+                       void *bias, void *scratch)
+{
+    const char *next_a = a, *next_b = b;
+    char *next_c = c;
+    pg_status st = PG_OK;
+    for (uint64_t k = 0; k < p->n_calls && st == PG_OK; k++) {
+        st = call(d, p, next_a, next_b, next_c, bias, scratch);
+        next_a += p->step_a;
+        next_b += p->step_b;
+        next_c += p->step_c;
+    }
+    return st == PG_OK && p->rest ? call(d, p->rest, next_a, next_b, next_c, bias, scratch) : st;
 }

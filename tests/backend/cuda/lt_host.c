@@ -11,6 +11,7 @@
 #include "backend/cuda/pgk.h"
 
 #define WORKSPACE 512
+#define MAX_BATCH 65535 /* that it finds a way for */
 
 typedef struct matrix {
     cudaDataType type;
@@ -171,7 +172,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     if (o->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
         (pg__fake_refuses("epilogue") || o->bias_type != (int32_t)MATRIX(c)->type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (CHOICE(p)->workspace < WORKSPACE)
+    if (CHOICE(p)->workspace < WORKSPACE || MATRIX(c)->batch > MAX_BATCH)
         return CUBLAS_STATUS_SUCCESS;
     for (; *n < n_asked && (size_t)*n < pg__fake_n_plans(); ++*n) {
         const way w = {CHOICE(p)->align, (uint32_t)*n};
@@ -269,7 +270,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     p.alpha = *(const float *)alpha;
     p.beta = *(const float *)beta;
     if (c != to || n_workspace != WORKSPACE || (uintptr_t)a % w.align || (uintptr_t)b % w.align ||
-        (uintptr_t)to % w.align)
+        (uintptr_t)to % w.align || p.c.batch > MAX_BATCH)
         return CUBLAS_STATUS_INVALID_VALUE;
     return pg__fake_queue_plan(stream, "matmul", w.number, multiply, &p, sizeof p,
                                (uint64_t)p.c.batch) == 0
