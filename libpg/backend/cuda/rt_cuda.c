@@ -17,7 +17,6 @@ struct pg__rt {
     int ordinal;
     cudaStream_t stream;
     cudaStream_t setup;  /* nothing is recorded on it: memory is cleared here, by whatever thread */
-    int reads_host;      /* the GPU reads memory of the host where it lies, when it comes to it */
     uint64_t peers_seen; /* devices that were asked for direct access, as bits */
     char name[64], bus[32];
 };
@@ -111,9 +110,6 @@ static pg_status learn(pg__rt *rt, pg_err *err)
     struct cudaDeviceProp p;
     CUDA(rt, "its properties", cudaGetDeviceProperties(&p, rt->ordinal));
     (void)snprintf(rt->name, sizeof rt->name, "%.50s, sm_%d%d", p.name, p.major, p.minor);
-    CUDA(rt, "its properties",
-         cudaDeviceGetAttribute(&rt->reads_host, cudaDevAttrPageableMemoryAccessUsesHostPageTables,
-                                rt->ordinal));
     if (cudaDeviceGetPCIBusId(rt->bus, sizeof rt->bus, rt->ordinal) != cudaSuccess) {
         (void)cudaGetLastError();
         rt->bus[0] = '\0';
@@ -287,14 +283,12 @@ void pg__rt_host_free(pg__rt *rt, void *p)
     (void)cudaGetLastError();
 }
 
-/* The runtime copies memory of the host that is not pinned to a place of its own before it returns,
- * unless the GPU can read it where it lies. */
+/* The runtime may copy memory of the host that is not pinned before it returns, or when the stream
+ * comes to it. */
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
     struct cudaPointerAttributes of;
     CUDA(rt, "a copy to it", cudaMemcpyAsync(dst, src, n, cudaMemcpyHostToDevice, rt->stream));
-    if (!rt->reads_host)
-        return PG_OK;
     CUDA(rt, "a copy to it", cudaPointerGetAttributes(&of, src));
     return of.type == cudaMemoryTypeUnregistered ? pg__rt_sync(rt, err) : PG_OK;
 }

@@ -187,18 +187,45 @@ done:
     return st;
 }
 
+/* With memory of the back end's, since copies from any other wait for the device. */
+static pg_status find_scalars(pg__step *s, pg_err *err)
+{
+    const pg__trainer_devs *devs = &s->t->devs;
+    const size_t n_seeds = s->t->net.n_outputs + 1, each = PG_STEP_N * sizeof(int32_t);
+    const size_t n = n_seeds * sizeof *s->seed_mem + s->n_jobs * each;
+    pg_status st = PG_OK;
+    if (devs->backend->host_alloc)
+        PG_TRY(devs->backend->host_alloc(devs->dev, &s->scalars, n, err));
+    else
+        s->scalars = pg__mem_array(n, 1);
+    if (!s->scalars)
+        PG_TRY(pg__nomem(err));
+    s->seed_mem = s->scalars;
+    for (size_t k = 0; k < s->n_jobs; k++)
+        s->jobs[k].numbers = (int32_t *)(void *)(s->seed_mem + n_seeds) + k * PG_STEP_N;
+done:
+    return st;
+}
+
+static void free_scalars(const pg__trainer_devs *devs, void *scalars)
+{
+    if (devs->backend->host_free)
+        devs->backend->host_free(devs->dev, scalars);
+    else
+        pg__mem_free(scalars);
+}
+
 static pg_status find_memory(pg__step *s, pg_err *err)
 {
     const pg_trainer *t = s->t;
     s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
     s->inputs = pg__mem_array(t->net.n_inputs, sizeof *s->inputs);
     s->seeds = pg__mem_array(t->net.n_outputs + 1, sizeof *s->seeds);
-    s->seed_mem = pg__mem_array(t->net.n_outputs + 1, sizeof *s->seed_mem);
     s->shares = pg__mem_array(t->net.n_outputs, sizeof *s->shares);
     s->sums = pg__mem_array(t->net.n_outputs, sizeof *s->sums);
     s->found = pg__mem_array(t->net.built_params.n_moving, sizeof *s->found);
-    return s->jobs && s->inputs && s->seeds && s->seed_mem && s->shares && s->sums && s->found
-               ? PG_OK
+    return s->jobs && s->inputs && s->seeds && s->shares && s->sums && s->found
+               ? find_scalars(s, err)
                : pg__nomem(err);
 }
 
@@ -255,7 +282,7 @@ static void free_step(pg__step *s)
     pg__mem_free(s->sums);
     pg__mem_free(s->jobs);
     pg__mem_free(s->seeds);
-    pg__mem_free(s->seed_mem);
+    free_scalars(&s->t->devs, s->scalars);
     pg__mem_free(s);
 }
 

@@ -66,9 +66,11 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
     const uint64_t uncounted = t->net.rules->keras3 ? t->compiled.scale.n_skipped : 0;
     const uint64_t n_steps = t->compiled.optimizer.iterations + uncounted;
     const void **seeds = job->pointers + t->net.n_inputs + 4 * t->net.n_outputs;
-    *lf = (pg__lane_frame){.numbers = {LOW(t->loop.seed), HIGH(t->loop.seed), LOW(n_steps),
-                                       HIGH(n_steps), LOW(job->lane.first), HIGH(job->lane.first)}};
-    lf->seeds = seeds;
+    const int32_t numbers[PG_STEP_N] = {LOW(t->loop.seed),    HIGH(t->loop.seed),
+                                        LOW(n_steps),         HIGH(n_steps),
+                                        LOW(job->lane.first), HIGH(job->lane.first)};
+    memcpy(job->numbers, numbers, sizeof numbers);
+    *lf = (pg__lane_frame){.seeds = seeds};
     lf->states = job->states;
     lf->staged = lf->states + t->net.built_params.n_states;
     for (size_t k = 0; k <= t->net.n_outputs; k++)
@@ -76,7 +78,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
     pg__states_bind(t, job->first_in_part, lf->states);
     lf->f = (pg__frame){.params = pg__params_on(s->t, w->device)->at,
                         .seeds = lf->seeds,
-                        .step = lf->numbers,
+                        .step = job->numbers,
                         .states = lf->states,
                         .arena = job->arena->mem,
                         .scratch = w->scratch.mem,

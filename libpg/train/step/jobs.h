@@ -9,7 +9,6 @@
 /* Everything that a lane's run needs. */
 typedef struct pg__lane_frame {
     pg__frame f;
-    int32_t numbers[PG_STEP_N];
     const void **rows, **seeds; /* what the frame points to, in the job's pointers */
     pg__rows host;              /* the same rows in the host's memory */
     void **states, **staged;    /* where the states lie between steps, and during this one */
@@ -34,6 +33,7 @@ typedef struct pg__job {
     pg__lane_frame frame;
     const void **pointers; /* pg__job_n_pointers() of them, for its frame */
     void **states;         /* where they lie, and where they are staged */
+    int32_t *numbers;      /* PG_STEP_N, of the step's scalars */
     pg__flat *grads;
     size_t at; /* next call of the program */
     size_t n_devices;
@@ -61,7 +61,8 @@ typedef struct pg__step {
     pg__sync_bn sync_bn; /* where lanes meet */
     size_t n_meetings;
     const void **seeds;
-    double *seed_mem, *shares; /* per output */
+    void *scalars;             /* of the host, as copies want it: all that changes in every step */
+    double *seed_mem, *shares; /* per output; seed_mem: of the scalars */
     pg__mask_sum *sums;        /* per output, over all lanes */
     const void **found;        /* of one job, for each moving average */
     double *numbers;           /* scratch of ranks_step.c */

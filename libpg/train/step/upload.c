@@ -69,7 +69,7 @@ static void bring_scalars(stage *s, pg__lane_frame *lf)
         if (lf)
             lf->seeds[k] = there;
     }
-    const void *there = bring(s, lf ? lf->numbers : NULL, sizeof lf->numbers);
+    const void *there = bring(s, lf ? lf->f.step : NULL, PG_STEP_N * sizeof(int32_t));
     if (lf)
         lf->f.step = there;
 }

@@ -116,17 +116,9 @@ cudaError_t cudaDeviceGetPCIBusId(char *bus, int n, int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr name, int device)
-{
-    (void)name, (void)device;
-    *value = 0;
-    return cudaSuccess;
-}
-
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
 {
-    (void)p;
-    a->type = cudaMemoryTypeUnregistered;
+    a->type = pg__fake_is_pinned(p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
     return cudaSuccess;
 }
 
@@ -297,7 +289,10 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
 {
     CHECK(s);
     switch (kind) {
-    case cudaMemcpyHostToDevice: return done(host__rt_put(rt_of(s), dst, src, n, NULL));
+    case cudaMemcpyHostToDevice:
+        if (!pg__fake_is_pinned(src))
+            return (cudaError_t)pg__fake_put_late(rt_of(s), dst, src, n);
+        return done(host__rt_put(rt_of(s), dst, src, n, NULL));
     case cudaMemcpyDeviceToHost: return done(host__rt_get(rt_of(s), dst, src, n, NULL));
     case cudaMemcpyDeviceToDevice: return done(host__rt_copy(rt_of(s), dst, src, n, NULL));
     default: return told(cudaErrorInvalidValue);

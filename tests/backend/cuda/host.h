@@ -36,6 +36,12 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
 
+/* Is it memory of the host that copies may be reading until they are done? And a copy from other
+ * memory that the device reads when it gets there, as CUDA's runtime may. In the log a put from
+ * other memory "waits". */
+int pg__fake_is_pinned(const void *p);
+int pg__fake_put_late(void *stream, void *dst, const void *src, size_t n);
+
 /* A line of the log, for what is not queued. */
 void pg__fake_note(const char *what, const char *name);
 

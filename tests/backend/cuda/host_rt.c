@@ -470,7 +470,7 @@ static struct pinned *pinned_at(const void *p)
     return NULL;
 }
 
-static int is_pinned(const void *p)
+int pg__fake_is_pinned(const void *p)
 {
     pthread_mutex_lock(&pinned_lock);
     const int found = pinned_at(p) != NULL;
@@ -516,11 +516,17 @@ static void do_move(const void *args, uint64_t n)
 /* From pinned memory. */
 static void do_put(const void *args, uint64_t n)
 {
-    if (!is_pinned(((const move *)args)->src)) {
+    if (!pg__fake_is_pinned(((const move *)args)->src)) {
         fprintf(stderr, "memory of the host was freed before it was copied\n");
         abort();
     }
     do_move(args, n);
+}
+
+int pg__fake_put_late(void *stream, void *dst, const void *src, size_t n)
+{
+    return pg__fake_queue(stream, "put waits", do_move, &(move){own_memory(stream, dst), src},
+                          sizeof(move), n);
 }
 
 static pg_status queue_move(pg__rt *rt, const char *name, void *dst, const void *src, size_t n,
@@ -543,7 +549,7 @@ static void do_gift(const void *args, uint64_t n)
 /* Pageable memory may change as soon as this returns. */
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
-    if (is_pinned(src))
+    if (pg__fake_is_pinned(src))
         return queue_work(rt, "put", do_put, &(move){own_memory(rt, dst), src}, sizeof(move), n,
                           err);
     gift *g = malloc(sizeof *g + n);
@@ -551,7 +557,7 @@ pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *e
         abort();
     g->dst = own_memory(rt, dst);
     memcpy(g->bytes, src, n);
-    const pg_status st = queue_work(rt, "put", do_gift, g, sizeof *g + n, n, err);
+    const pg_status st = queue_work(rt, "put waits", do_gift, g, sizeof *g + n, n, err);
     free(g);
     return st;
 }

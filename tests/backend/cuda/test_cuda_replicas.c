@@ -359,6 +359,27 @@ static void smaller_batches_before_a_larger_one_take_no_room(void **state)
     assert_int_equal(unsetenv("FAKE_CUDA_MEMORY"), 0);
 }
 
+/* What changes from step to step is copied from memory that copies need not wait for. */
+static void steps_are_queued_without_waiting(void **state)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    size_t n, n_replays = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(&(how){"cnn_bn", "cuda:0", "adam", .cpu_merge = 0}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f)) {
+        n_replays += strncmp(line, "queue replay ", 13) == 0;
+        if (n_replays > 0 && strncmp(line, "queue put waits ", 16) == 0)
+            fail_msg("behind %zu steps: %s", n_replays, line);
+    }
+    assert_true(n_replays > 0);
+    fclose(f);
+    unlink(path);
+}
+
 /* ---- sums in buckets ---- */
 
 /* It would wait for all work of a device, even for a sum whose other devices never come. */
@@ -535,6 +556,7 @@ static void failed_steps_leave_no_work_behind(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_on_the_device),
              cmocka_unit_test(no_memory_is_asked_for_behind_a_sum),
+             cmocka_unit_test(steps_are_queued_without_waiting),
              cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
