@@ -351,7 +351,7 @@ void pg__data_hold(pg_data *d, int holds)
 
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
-    const pg__part *p = &d->parts[0];
+    const pg__part *p = d->parts; /* NULL: arrays of the caller */
     if (d->n_holders > 0) {
         (void)pg_fail(err, PG_E_ARG, "%s: a training run reads these data; open them a second time",
                       PG_SHOW(d->path));
