@@ -332,16 +332,28 @@ static const found *look_up(const structure *t, const found *labels, const char 
     return t->c->view.n ? bsearch(&key, labels, t->c->view.n, sizeof key, by_label) : NULL;
 }
 
-/* The name that pgconvert gives variable k of leaf i in safetensors, whose layer may have objects
- * within: "bidirectional/forward_lstm/lstm_cell/kernel". *out stays empty if that is not known. */
-static pg_status full_name(pg__str *out, const structure *t, const pg__slots *s, size_t i, size_t k,
-                           pg_err *err)
+/* By the name that pgconvert gives variable k of leaf i in safetensors, whose layer may have
+ * objects within: "bidirectional/forward_lstm/lstm_cell/kernel"; or that which Keras itself gives
+ * it, which does not tell of a model around the layer. */
+static pg_status look_up_full(const found **f, const structure *t, const pg__slots *s,
+                              const found *labels, size_t i, size_t k, pg_err *err)
 {
-    out->n = 0;
-    for (size_t j = s->n ? s->first[i] : 0; s->n && j < s->first[i + 1]; j++)
-        if (s->v[j].var == k)
-            return pg__flat_name(out, t->m->layers[t->leaves.v[i].top].name, s->v[j].name, err);
-    return PG_OK;
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    for (size_t j = s->n ? s->first[i] : 0; s->n && !*f && j < s->first[i + 1]; j++) {
+        const char *own = s->v[j].name;
+        if (s->v[j].var != k)
+            continue;
+        PG_TRY(pg__flat_name(&name, t->m->layers[t->leaves.v[i].top].name, own, err));
+        *f = look_up(t, labels, name.s);
+        name.n = 0;
+        PG_TRY(pg__str_add(&name, own, strcspn(own, ":"), err));
+        if (!*f)
+            *f = look_up(t, labels, name.s);
+    }
+done:
+    pg__str_fini(&name);
+    return st;
 }
 
 /* Looks up every variable of the model; *n counts those found with their shape. */
@@ -349,7 +361,7 @@ static pg_status find_all(structure *t, const pg__slots *s, const found *labels,
                           pg__strs *missing, pg__strs *shapes, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str name = {0}, full = {0};
+    pg__str name = {0};
     for (size_t i = 0; i < t->leaves.n; i++)
         for (size_t k = 0; k < t->leaves.v[i].vars.n; k++) {
             const pg__var *var = &t->leaves.v[i].vars.v[k];
@@ -358,9 +370,7 @@ static pg_status find_all(structure *t, const pg__slots *s, const found *labels,
                                   var->sub[0] ? "/" : "", var->name));
             const found *f = look_up(t, labels, name.s);
             if (!f)
-                PG_TRY(full_name(&full, t, s, i, k, err));
-            if (!f && full.n)
-                f = look_up(t, labels, full.s);
+                PG_TRY(look_up_full(&f, t, s, labels, i, k, err));
             if (!f) {
                 PG_TRY(pg__strs_add(missing, name.s, name.n, err));
                 continue;
@@ -373,7 +383,6 @@ static pg_status find_all(structure *t, const pg__slots *s, const found *labels,
                 PG_TRY(pg__strs_add(shapes, name.s, name.n, err));
         }
 done:
-    pg__str_fini(&full);
     pg__str_fini(&name);
     return st;
 }

@@ -222,7 +222,12 @@ static pg_status fill_from_names(pg__slots *s, const pg__convert *c, pg_err *err
         const pg__leaf *leaf = &s->leaves.v[slot->leaf];
         name.n = 0;
         PG_TRY(pg__flat_name(&name, c->graph->root->layers[leaf->top].name, slot->name, err));
-        const size_t at = pg__outline_find(&c->at, index, name.s);
+        size_t at = pg__outline_find(&c->at, index, name.s);
+        if (at == PG_NONE) { /* Keras' own names do not tell of a model around the layer */
+            name.n = 0;
+            PG_TRY(pg__str_add(&name, slot->name, strcspn(slot->name, ":"), err));
+            at = pg__outline_find(&c->at, index, name.s);
+        }
         if (at == PG_NONE || !dims_agree(&leaf->vars.v[slot->var], &c->at.tensors[at].take))
             PG_FAIL(PG_E_MISMATCH, "layer %s of the model: the file has no tensor %s of its shape",
                     PG_SHOW(leaf->layer->name), PG_SHOW(name.s));
