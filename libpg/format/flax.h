@@ -38,6 +38,12 @@ void pg__flax_fini(pg__flax *f);
  * model's, 2 for state, 0 for others. Orbax' trees have the same names. */
 int pg__flax_wants(const char *name, const char *part);
 
+/* What a part must mean in a tree of n arrays: itself if arrays are below it, else one of the names
+ * from outside, which are put into *there. PG_E_ARG with these names. */
+typedef const char *(*pg__flax_name)(const void *ctx, size_t i);
+pg_status pg__flax_part_of(const char **out, pg__strs *there, const char *part, size_t n,
+                           pg__flax_name name, const void *ctx, pg_err *err);
+
 /* PG_E_AMBIGUOUS if the weights are "params" and a moving average beside it, or several trees with
  * "params"; they are named. */
 pg_status pg__flax_one_model(const pg_store *s, pg_err *err);

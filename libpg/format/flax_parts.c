@@ -47,6 +47,23 @@ int pg__flax_wants(const char *name, const char *part)
     return strcmp(part, ".") == 0 || is_below(name, part);
 }
 
+pg_status pg__flax_part_of(const char **out, pg__strs *there, const char *part, size_t n,
+                           pg__flax_name name, const void *ctx, pg_err *err)
+{
+    *out = part;
+    if (!part || !*part)
+        return PG_OK;
+    for (size_t i = 0; i < n; i++)
+        if (pg__flax_wants(name(ctx, i), part))
+            return PG_OK;
+    for (size_t i = 0; i < n; i++) {
+        const pg_status st = pg__part_note(there, name(ctx, i), strcspn(name(ctx, i), "/"), err);
+        if (st != PG_OK)
+            return st;
+    }
+    return pg__part_meant(out, part, there, err);
+}
+
 /* The path of a moving average of the model in a name, "ema_params": its length, and that of what
  * precedes the word; 0. */
 static size_t average_in(const char *name, size_t *before)

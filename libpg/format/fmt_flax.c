@@ -151,12 +151,15 @@ static pg_status find_copies(checkpoint *c, pg_err *err)
 
 /* ---- the store ---- */
 
-static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_t *n_added,
-                             pg_err *err)
+static const char *name_of(const void *ctx, size_t i)
+{
+    return ((const checkpoint *)ctx)->f.v[i].name;
+}
+
+static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
-    pg__mem_free(c->array);
     c->array = pg__mem_array(c->f.n, sizeof *c->array);
     if (!c->array)
         return pg__nomem(err);
@@ -173,27 +176,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    *n_added = n;
 done:
-    return st;
-}
-
-/* The same of what the part must mean if no array is below it. */
-static pg_status add_part(pg_store *s, checkpoint *c, const char *part, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__strs there = {0};
-    const char *meant = NULL;
-    size_t n = 0;
-    PG_TRY(add_tensors(s, c, part, &n, err));
-    if (n || !part || !*part)
-        goto done;
-    for (size_t i = 0; i < c->f.n; i++)
-        PG_TRY(pg__part_note(&there, c->f.v[i].name, strcspn(c->f.v[i].name, "/"), err));
-    PG_TRY(pg__part_meant(&meant, part, &there, err));
-    st = add_tensors(s, c, meant, &n, err);
-done:
-    pg__strs_fini(&there);
     return st;
 }
 
@@ -227,6 +210,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     pg_status st = PG_OK;
     unsigned char head[LOOK];
     pg_store *s = NULL;
+    const char *part = NULL;
+    pg__strs there = {0};
     checkpoint *c = NULL;
     const size_t n = pg__io_size(io) < LOOK ? (size_t)pg__io_size(io) : LOOK;
     (void)path;
@@ -242,7 +227,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     if (opts->part && strcmp(opts->part, ".") == 0)
         c->n_copies = 1;
     PG_TRY(pg__store_new(&s, pg__fmt_flax.name, NULL, NULL, err));
-    PG_TRY(add_part(s, c, opts->part, err));
+    PG_TRY(pg__flax_part_of(&part, &there, opts->part, c->f.n, name_of, c, err));
+    PG_TRY(add_tensors(s, c, part, err));
     if (!opts->part)
         PG_TRY(pg__flax_one_model(s, err));
     PG_TRY(set_texts(s, c, err));
@@ -251,6 +237,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     *out = s;
     s = NULL;
 done:
+    pg__strs_fini(&there);
     if (c)
         close_data(c);
     pg_store_close(s);

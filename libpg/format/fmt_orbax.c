@@ -299,12 +299,15 @@ done:
     return st;
 }
 
-static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_t *n_added,
-                             pg_err *err)
+static const char *name_of(const void *ctx, size_t i)
+{
+    return ((const checkpoint *)ctx)->names[i];
+}
+
+static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
-    pg__mem_free(c->array);
     c->array = pg__mem_array(c->n, sizeof *c->array);
     if (!c->array)
         return pg__nomem(err);
@@ -321,27 +324,7 @@ static pg_status add_tensors(pg_store *s, checkpoint *c, const char *part, size_
             PG_TRY(pass == 1 ? pg__store_add_weight(s, &d, err) : pg__store_add_state(s, &d, err));
             c->array[n++] = i;
         }
-    *n_added = n;
 done:
-    return st;
-}
-
-/* The same of what the part must mean if no array is below it. */
-static pg_status add_part(pg_store *s, checkpoint *c, const char *part, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__strs there = {0};
-    const char *meant = NULL;
-    size_t n = 0;
-    PG_TRY(add_tensors(s, c, part, &n, err));
-    if (n || !part || !*part)
-        goto done;
-    for (size_t i = 0; i < c->n; i++)
-        PG_TRY(pg__part_note(&there, c->names[i], strcspn(c->names[i], "/"), err));
-    PG_TRY(pg__part_meant(&meant, part, &there, err));
-    st = add_tensors(s, c, meant, &n, err);
-done:
-    pg__strs_fini(&there);
     return st;
 }
 
@@ -387,6 +370,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     static const pg__store_io data = {.read = read_data, .close = close_data, .pieces = pieces_of};
     pg_status st = PG_OK;
     pg_store *s = NULL;
+    const char *part = NULL;
+    pg__strs there = {0};
     pg__json *json = NULL;
     checkpoint *c = NULL;
     if (!path || strcmp(pg__base_name(path), "_METADATA") != 0)
@@ -403,7 +388,8 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     PG_TRY(open_values(c, path, err));
     PG_TRY(read_tree(c, json, pg__part_read(opts->part), err));
     PG_TRY(pg__store_new(&s, pg__fmt_orbax.name, NULL, NULL, err));
-    PG_TRY(add_part(s, c, opts->part, err));
+    PG_TRY(pg__flax_part_of(&part, &there, opts->part, c->n, name_of, c, err));
+    PG_TRY(add_tensors(s, c, part, err));
     if (!opts->part)
         PG_TRY(pg__flax_one_model(s, err));
     if (c->others.n)
@@ -414,6 +400,7 @@ static pg_status open_checkpoint(pg_store **out, pg__io *io, const char *path,
     *out = s;
     s = NULL;
 done:
+    pg__strs_fini(&there);
     pg__json_free(json);
     if (c)
         close_data(c);

@@ -106,10 +106,11 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
         PG_FAIL(PG_E_UNSUPPORTED, "%s: only checkpoints have parts; this file holds one model",
                 PG_SHOW(name));
     if (q.opts->rules && !pg__format_of(s)->has_rules)
-        PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: rules apply only to checkpoints of Megatron-LM, torch.distributed.checkpoint and "
-                "HuggingFaceStorageWriter, and to files of torch.save() on each rank",
-                PG_SHOW(name));
+        PG_FAIL(
+            PG_E_UNSUPPORTED,
+            "%s: rules apply only to checkpoints of Megatron-LM, torch.distributed.checkpoint and "
+            "HuggingFaceStorageWriter, and to files of torch.save() on each rank",
+            PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);
     pg__store_set_threads(s, q.opts->n_threads);
@@ -162,7 +163,8 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
     PG_ASK(in_folder, out, folder, err)
     if (!*out) {
         st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
-        pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
+        pg_err_detail(err, "no checkpoint is in it: no index of shards, and nothing that the ranks "
+                           "of a job leave");
     }
 done:
     return st;

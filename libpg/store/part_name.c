@@ -32,7 +32,7 @@ pg_status pg__part_meant(const char **out, const char *part, const pg__strs *the
             *out = there->v[i];
             n++;
         }
-    if (strcmp(part, "optimizer") == 0 && n == 1)
+    if (strcmp(part, "optimizer") == 0 && n == 1 && there->n < MAX_NOTED) /* else another may be */
         return PG_OK;
     (void)pg_fail(err, PG_E_ARG, "no part \"%s\" is in this checkpoint", PG_SHOW(part));
     for (size_t i = 0; i < there->n && i < MAX_ASKED; i++)
