@@ -183,7 +183,7 @@ pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_e
     const unsigned head = pg__h5_u32(c, 4), cls = head & 0xF, version = head >> 4 & 0xF;
     const unsigned bits = head >> 8;
     *t = (pg__h5_dtype){.cls = PG_H5_NUMBER, .size = pg__h5_u32(c, 4)};
-    PG_H5_NEED(version >= 1 && version <= 5 && cls <= COMPLEX && t->size,
+    PG_H5_NEED(version >= 1 && version <= 5 && cls <= (version < 5 ? ARRAY : COMPLEX) && t->size,
                "unknown datatype of class %u, version %u, %u bytes", cls, version, t->size);
     if (cls < sizeof names / sizeof *names && names[cls])
         PG_H5_FAIL(PG_E_UNSUPPORTED, "%s type is not supported", names[cls]);
