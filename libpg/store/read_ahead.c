@@ -1,16 +1,21 @@
-/* read_ahead.c - see read_ahead.h. The thread and the caller share a ring of blocks: the thread
- * fills those that are free, the caller frees the one before when it asks for the next. Each wakes
- * the other for half a ring, since waking takes as long as reading a block. */
+/* read_ahead.c - see read_ahead.h. The caller reads by itself until that has been slow for a while:
+ * small tensors in the page cache are read faster than they change hands. Then a thread and the
+ * caller share a ring of blocks: the thread fills those that are free, the caller frees the one
+ * before when it asks for the next. Each wakes the other for half a ring, since waking takes as
+ * long as reading a block. */
 #include "store/read_ahead.h"
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define N_BLOCKS 16u
 #define FEW      ((uint64_t)4 << 20) /* bytes for which a thread is not worth starting */
+#define WHILE    ((uint64_t)1 << 20) /* bytes whose reading is timed together */
+#define SLOW_S   5e-6                /* for a call: about as long as handing a block over */
 
 struct pg__read_ahead {
     pg_store *s;
@@ -29,7 +34,9 @@ struct pg__read_ahead {
     pg_err err;
     int stop;
     /* of the caller */
-    int has_lock, has_thread;
+    int may_start, has_lock, has_thread;
+    uint64_t n_timed;
+    double allowed_s; /* for the bytes that were timed; less what they took */
     pthread_t thread;
 };
 
@@ -70,7 +77,7 @@ static void *run(void *arg)
 {
     pg__read_ahead *r = arg;
     int more = 1;
-    for (size_t i = 0; more; i++) {
+    for (size_t i = 1; more; i++) { /* the caller holds the first */
         pg__block b = {0};
         (void)pthread_mutex_lock(&r->lock);
         while (!r->stop && i - r->n_freed == N_BLOCKS)
@@ -107,18 +114,11 @@ pg_status pg__read_ahead_start(pg__read_ahead **out, pg_store *s, const pg__to_r
     if (!r)
         return pg__nomem(err);
     *r = (pg__read_ahead){.s = s, .v = v, .n = n, .st = PG_OK};
-    const int many = pg__store_threads(s) > 1 && n_bytes_of(s, v, n) >= FEW;
-    r->memory = pg__mem_bare((many ? N_BLOCKS : 1) * PG_COPY_BYTES);
+    r->may_start = pg__store_threads(s) > 1 && n_bytes_of(s, v, n) >= FEW;
+    r->memory = pg__mem_bare((r->may_start ? N_BLOCKS : 1) * PG_COPY_BYTES);
     if (!r->memory) {
         pg__mem_free(r);
         return pg__nomem(err);
-    }
-    if (many) {
-        r->has_lock = 1;
-        (void)pthread_mutex_init(&r->lock, NULL);
-        (void)pthread_cond_init(&r->filled, NULL);
-        (void)pthread_cond_init(&r->freed, NULL);
-        r->has_thread = pthread_create(&r->thread, NULL, run, r) == 0;
     }
     *out = r;
     return PG_OK;
@@ -141,9 +141,39 @@ static pg_status take(pg__read_ahead *r, pg__block *out, pg_err *err)
     return st;
 }
 
+/* Goes on in a thread after the block that the caller has just been given. */
+static void start(pg__read_ahead *r)
+{
+    r->may_start = 0;
+    r->n_filled = r->n_taken = 1;
+    r->has_lock = 1;
+    (void)pthread_mutex_init(&r->lock, NULL);
+    (void)pthread_cond_init(&r->filled, NULL);
+    (void)pthread_cond_init(&r->freed, NULL);
+    r->has_thread = pthread_create(&r->thread, NULL, run, r) == 0;
+}
+
+/* read_next(), timed. */
+static pg_status read_here(pg__read_ahead *r, pg__block *out, pg_err *err)
+{
+    const double begun = pg__now();
+    const pg_status st = read_next(r, 0, out, err);
+    r->n_timed += out->n;
+    r->allowed_s += SLOW_S - (pg__now() - begun);
+    if (st != PG_OK || !out->n || r->n_timed < WHILE)
+        return st;
+    if (r->allowed_s < 0)
+        start(r);
+    r->n_timed = 0;
+    r->allowed_s = 0;
+    return PG_OK;
+}
+
 pg_status pg__read_ahead_next(pg__read_ahead *r, pg__block *out, pg_err *err)
 {
-    return r->has_thread ? take(r, out, err) : read_next(r, 0, out, err);
+    if (r->has_thread)
+        return take(r, out, err);
+    return r->may_start ? read_here(r, out, err) : read_next(r, 0, out, err);
 }
 
 void pg__read_ahead_close(pg__read_ahead *r)

@@ -1,5 +1,6 @@
 /* read_ahead.h - the bytes of many tensors, one after the other, which a thread reads while the
- * caller uses those before: reading, checking and decompressing go on beside writing or comparing.
+ * caller uses those before, unless they are small and at hand: reading, checking and decompressing
+ * go on beside writing or comparing.
  *
  *     PG_TRY(pg__read_ahead_start(&r, store, v, n, err));
  *     for (pg__block b; (st = pg__read_ahead_next(r, &b, err)) == PG_OK && b.n;)
@@ -26,8 +27,8 @@ typedef struct pg__block {
 
 typedef struct pg__read_ahead pg__read_ahead;
 
-/* v is borrowed. Without a thread, for a few bytes or where the store must not or cannot have one, each call of
- * pg__read_ahead_next() reads. */
+/* v is borrowed. While there is no thread (the tensors are small and at hand, the bytes are few,
+ * the store must not or cannot have one), each call of pg__read_ahead_next() reads. */
 pg_status pg__read_ahead_start(pg__read_ahead **out, pg_store *s, const pg__to_read *v, size_t n,
                                pg_err *err);
 

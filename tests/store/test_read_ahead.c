@@ -1,5 +1,8 @@
 #include "pg_test.h"
 
+#include <stdatomic.h>
+#include <time.h>
+
 #include "base/limits.h"
 #include "store/read_ahead.h"
 
@@ -11,15 +14,22 @@ static unsigned char byte_at(size_t tensor, uint64_t off)
 }
 
 typedef struct source {
-    int fails;
-    size_t n_reads;
+    int fails, slow;
+    atomic_size_t n_reads;
 } source;
+
+static void nap(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
 
 static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     source *s = ctx;
     unsigned char *to = buf;
     s->n_reads++;
+    if (s->slow)
+        nap();
     if (s->fails && tensor == FAILS && off)
         return pg_fail(err, PG_E_IO, "no more");
     for (size_t i = 0; i < n; i++)
@@ -61,7 +71,7 @@ static void brings_every_byte_in_order(void **state)
     (void)state;
     for (uint64_t scale = 1 << 10; scale <= 1 << 21;
          scale <<= 11) { /* without a thread, and with */
-        source s = {0};
+        source s = {.slow = 1};
         pg_store *store = make_store(&s, scale);
         pg__read_ahead *r = NULL;
         size_t item = 0, n_blocks = 0;
@@ -97,7 +107,7 @@ static void a_failure_comes_in_its_place(void **state)
     (void)state;
     static const pg__to_read v[] = {{0, 0}, {FAILS, 0}, {0, 0}};
     for (uint64_t scale = 1 << 18; scale <= 1 << 21; scale <<= 3) {
-        source s = {.fails = 1};
+        source s = {.fails = 1, .slow = 1};
         pg_store *store = make_store(&s, scale);
         pg__read_ahead *r = NULL;
         pg_err err = {0};
@@ -120,7 +130,7 @@ static void it_may_be_closed_at_any_time(void **state)
 {
     (void)state;
     for (size_t n_taken = 0; n_taken < 40; n_taken++) {
-        source s = {0};
+        source s = {.slow = 1};
         pg_store *store = make_store(&s, 1 << 21);
         pg__read_ahead *r = NULL;
         pg__block b;
@@ -134,6 +144,25 @@ static void it_may_be_closed_at_any_time(void **state)
     pg__read_ahead_close(NULL);
 }
 
+static void what_is_slow_is_read_before_it_is_asked_for(void **state)
+{
+    (void)state;
+    source s = {.slow = 1};
+    pg_store *store = make_store(&s, 1 << 21);
+    pg__read_ahead *r = NULL;
+    pg__block b;
+    const size_t n_taken = (1 << 20) / PG_COPY_BYTES; /* that many are timed */
+    assert_ok(pg__read_ahead_start(&r, store, list, N_LIST, NULL));
+    for (size_t i = 0; i < n_taken; i++)
+        assert_ok(pg__read_ahead_next(r, &b, NULL));
+    for (int waited = 0; s.n_reads < n_taken + 15 && waited < 100000; waited++)
+        nap();
+    assert_int_equal(s.n_reads, n_taken + 15); /* the ring but for the block at hand */
+    pg__read_ahead_close(r);
+    pg_store_close(store);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(brings_every_byte_in_order),
+             cmocka_unit_test(what_is_slow_is_read_before_it_is_asked_for),
              cmocka_unit_test(a_failure_comes_in_its_place),
              cmocka_unit_test(it_may_be_closed_at_any_time))
