@@ -195,3 +195,82 @@ pg_status pg__onnx_prune(pg__onnx_graph *g, const pg__onnx_name *outputs, size_t
     pg__mem_free(live);
     return PG_OK;
 }
+
+static int is_concat(const pg__onnx_node *n)
+{
+    return !n->is_dead && !n->is_inner && strcmp(n->op, "Concat") == 0;
+}
+
+/* Of names: how often they are read; of those that a Concat makes, 1 + its index. */
+static void count_uses(const pg__onnx_graph *g, const pg__onnx_name *outputs, size_t n,
+                       uint32_t *uses, size_t *makers)
+{
+    for (size_t k = 0; k < n; k++)
+        uses[outputs[k]]++;
+    for (size_t at = 0; at < g->n_nodes; at++) {
+        const pg__onnx_node *node = &g->nodes[at];
+        const pg__onnx_name *v = g->operands + node->first;
+        for (uint32_t k = 0; !node->is_dead && k < node->n_in; k++)
+            if (v[k] != PG_ONNX_ABSENT)
+                uses[v[k]]++;
+        for (uint32_t k = 0; !node->is_dead && k < node->n_body_out; k++)
+            uses[g->operands[node->body + node->n_body_in + k]]++;
+        if (is_concat(node))
+            makers[v[node->n_in]] = at + 1;
+    }
+}
+
+/* The Concat along the same axis that makes v for this one alone. */
+static pg__onnx_node *before(const pg__onnx_graph *g, const pg__onnx_node *node, pg__onnx_name v,
+                             const uint32_t *uses, const size_t *makers)
+{
+    pg__onnx_node *m = makers[v] ? &g->nodes[makers[v] - 1] : NULL;
+    return m && uses[v] == 1 && m->n_attr == node->n_attr &&
+                   memcmp(g->attrs.s + m->attr, g->attrs.s + node->attr, m->n_attr) == 0
+               ? m
+               : NULL;
+}
+
+static pg_status join(pg__onnx_graph *g, pg__onnx_node *node, const uint32_t *uses,
+                      const size_t *makers, pg_err *err)
+{
+    size_t n = 0;
+    for (uint32_t k = 0; k < node->n_in; k++) {
+        const pg__onnx_node *m = before(g, node, g->operands[node->first + k], uses, makers);
+        n += m ? m->n_in : 1;
+    }
+    if (n == node->n_in)
+        return PG_OK;
+    if (pg__mem_grow(&g->operands, &g->cap_operands, g->n_operands + n + 1, sizeof *g->operands))
+        return pg__nomem(err);
+    const pg__onnx_name *v = g->operands + node->first;
+    pg__onnx_name *to = g->operands + g->n_operands;
+    for (uint32_t k = 0; k < node->n_in; k++) {
+        pg__onnx_node *m = before(g, node, v[k], uses, makers);
+        memcpy(to, m ? g->operands + m->first : &v[k], (m ? m->n_in : 1) * sizeof *to);
+        to += m ? m->n_in : 1;
+        if (m)
+            m->is_dead = 1;
+    }
+    *to = v[node->n_in];
+    node->first = (uint32_t)g->n_operands;
+    node->n_in = (uint32_t)n;
+    g->n_operands += n + 1;
+    return PG_OK;
+}
+
+pg_status pg__onnx_join_concats(pg__onnx_graph *g, const pg__onnx_name *outputs, size_t n,
+                                pg_err *err)
+{
+    uint32_t *uses = pg__mem_array(g->names.n, sizeof *uses);
+    size_t *makers = pg__mem_array(g->names.n, sizeof *makers);
+    pg_status st = uses && makers ? PG_OK : pg__nomem(err);
+    if (st == PG_OK)
+        count_uses(g, outputs, n, uses, makers);
+    for (size_t at = 0; st == PG_OK && at < g->n_nodes; at++)
+        if (is_concat(&g->nodes[at]))
+            st = join(g, &g->nodes[at], uses, makers, err);
+    pg__mem_free(uses);
+    pg__mem_free(makers);
+    return st;
+}

@@ -79,6 +79,10 @@ pg_status pg__onnx_add_body(pg__onnx_graph *g, size_t first, const pg__onnx_name
 pg_status pg__onnx_add_init(pg__onnx_graph *g, const pg__onnx_init *i, pg_err *err);
 /* Marks nodes and removes initialisers that no output needs. */
 pg_status pg__onnx_prune(pg__onnx_graph *g, const pg__onnx_name *outputs, size_t n, pg_err *err);
+/* A Concat whose result only another one takes, along the same axis, becomes a part of that. After
+ * pruning. */
+pg_status pg__onnx_join_concats(pg__onnx_graph *g, const pg__onnx_name *outputs, size_t n,
+                                pg_err *err);
 
 /* ---- one translation ---- */
 

@@ -267,6 +267,7 @@ pg_status pg__onnx_translate(pg__onnx *x, pg_err *err)
     }
     PG_TRY(add_outputs(x, err));
     PG_TRY(pg__onnx_prune(&x->g, x->outputs, x->n_outputs, err));
+    PG_TRY(pg__onnx_join_concats(&x->g, x->outputs, x->n_outputs, err));
 done:
     return st;
 }

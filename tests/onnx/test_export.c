@@ -43,6 +43,22 @@ static const char called_twice[] =
                                                    FROM("i") "," FROM("a_2")),
           "[\"a_2\",0,0],[\"a\",0,0],[\"a\",1,0]");
 
+#define CONCATENATE(name, axis, from, other) \
+    LAYER("Concatenate", name, ",\"axis\":" axis, "[[\"" from "\",0,0,{}],[\"" other "\",0,0,{}]]")
+#define CONCATENATED(axis, outputs)                                                                        \
+    MODEL(                                                                                                 \
+        LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,4,4],\"dtype\":\"float32\"", "") "," LAYER( \
+            "Dense", "w", ",\"units\":4,\"use_bias\":false",                                               \
+            FROM(                                                                                          \
+                "i")) "," CONCATENATE("a", "2", "i",                                                       \
+                                      "w") "," CONCATENATE("b", "2", "w",                                  \
+                                                           "i") "," CONCATENATE("c", axis, "a",            \
+                                                                                "b") "," CONCATENATE("d",  \
+                                                                                                     "2",  \
+                                                                                                     "a",  \
+                                                                                                     "a"), \
+        outputs)
+
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
 {
@@ -139,6 +155,29 @@ static void transposed_convolutions_take_their_bias(void **state)
     assert_int_equal(rep.n_nodes, 3);
     assert_int_equal(rep.n_inits, 2);
     pg_onnx_report_fini(&rep);
+}
+
+/* Only one that nobody else reads is taken into another. */
+static void concatenations_in_a_row_are_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        size_t n_nodes;
+    } cases[] = {
+        {CONCATENATED("2", "[\"c\",0,0]"), 2}, /* MatMul, Concat */
+        {CONCATENATED("1", "[\"c\",0,0]"), 4},
+        {CONCATENATED("2", "[\"d\",0,0]"), 3}, /* reads it twice */
+        {CONCATENATED("2", "[\"a\",0,0],[\"c\",0,0]"), 3},
+    };
+    static const float numbers[16] = {1, 2, 3};
+    put_weights("{" TENSOR("w/kernel", "F32", "[4,4]", "0", "64") "}", numbers, sizeof numbers);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        pg_onnx_report rep = {0};
+        assert_ok(export(&rep, (pg_onnx_opts){0}, cases[k].model, NULL));
+        assert_int_equal(rep.n_nodes, cases[k].n_nodes);
+        pg_onnx_report_fini(&rep);
+    }
 }
 
 /* ---- what lies beside a model ---- */
@@ -321,6 +360,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                                             remove_file),
                   cmocka_unit_test_teardown(refuses_outputs_of_one_name, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
+                  cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
                   cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
                   cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
                   cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
