@@ -65,5 +65,7 @@
 
 /* Rows that are put together of pieces: from 256 files, each gives 32 KiB at a time. */
 #define PG_TILES_WINDOW ((size_t)8 << 20)
+#define PG_TILES_READ   ((size_t)64 << 10) /* from each of a few pieces */
+#define PG_TILES_LEAST  ((size_t)512 << 10)
 
 #endif

@@ -321,13 +321,23 @@ static pg_status fill_from_list(const filling *f, pg_err *err)
     return PG_OK;
 }
 
+/* Bytes of a window: no more than it takes to read every piece in large steps, so that it stays in
+ * the processor's cache. What is compressed is decompressed once for a window. */
+static size_t window_of(const pg__tiled *t)
+{
+    const size_t wanted = t->n * PG_TILES_READ;
+    if (!t->v || wanted > PG_TILES_WINDOW)
+        return PG_TILES_WINDOW;
+    return wanted < PG_TILES_LEAST ? PG_TILES_LEAST : wanted;
+}
+
 /* The window that begins with the element that holds byte off. */
 static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                       uint64_t off, pg_err *err)
 {
     pg_status st = PG_OK;
     const uint64_t all = volume(t->dims, t->rank), from = off / t->elem;
-    const uint64_t most = PG_TILES_WINDOW / t->elem;
+    const uint64_t most = window_of(t) / t->elem;
     const uint64_t to = all - from > most ? from + most : all;
     filling f = {.w = w, .t = t, .from = from, .to = to, .fetch = fetch, .ctx = ctx};
     w->tensor = NULL;
