@@ -153,7 +153,7 @@ typedef struct run {
 /* The first file answers for an interruption that came before all. */
 static int goes_on(const run *r)
 {
-    return r->n_begun < r->n && (r->n_begun == 0 || !*o.cancel);
+    return r->n_begun < r->n && (r->n_begun == 0 || !__atomic_load_n(o.cancel, __ATOMIC_RELAXED));
 }
 
 static void *work(void *arg)

@@ -30,7 +30,8 @@ run pgconvert --batch 9 --check x0.npy model.h5 n.onnx
 run pgconvert --check none.npy model.h5 n.onnx
 # int8
 run pgconvert --quantize int8 model.h5 q.onnx
-run pgconvert --json --quantize int8 --check x0.npy model.h5 r.onnx
+# Processors differ in the last digits.
+run pgconvert --json --quantize int8 --check x0.npy model.h5 r.onnx | sed -E 's/("max_[a-z]+": [0-9]\.[0-9]{3})[0-9]+/\1/g'
 run pgconvert --quantize int8 --dtype float16 model.h5 s.onnx
 run pgconvert --quantize int4 model.h5 s.onnx
 ls -A
