@@ -31,7 +31,7 @@ struct pg__rt {
     pthread_mutex_t lock;
     pthread_cond_t went_on;
     queue waiting;
-    uint64_t n_queued, n_done;
+    uint64_t n_queued, n_done, n_recorded;
     int is_busy; /* somebody does its work */
     pg__rt_graph *recording;
     pg__rt *next_closed;
@@ -255,6 +255,7 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
     append(rt->recording ? &rt->recording->jobs : &rt->waiting,
            new_job(name, work, args, n_bytes, n));
     rt->n_queued += !rt->recording;
+    rt->n_recorded += rt->recording != NULL;
     pthread_mutex_unlock(&rt->lock);
     return 0;
 }
@@ -643,7 +644,30 @@ pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double 
     return st;
 }
 
+int pg__fake_is_over(const pg__rt_event *e)
+{
+    if (!e->of)
+        return 1;
+    pthread_mutex_lock(&e->of->lock);
+    const int over = e->of->n_done >= e->n;
+    pthread_mutex_unlock(&e->of->lock);
+    return over;
+}
+
 /* ---- recorded work ---- */
+
+void pg__fake_record_with(void *stream, void *with)
+{
+    pg__rt *rt = stream, *other = with;
+    pthread_mutex_lock(&rt->lock);
+    rt->recording = other ? other->recording : NULL;
+    pthread_mutex_unlock(&rt->lock);
+}
+
+uint64_t pg__fake_n_recorded(void *stream)
+{
+    return ((pg__rt *)stream)->n_recorded;
+}
 
 pg_status pg__rt_record_begin(pg__rt *rt, pg_err *err)
 {
