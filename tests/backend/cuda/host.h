@@ -42,8 +42,9 @@ int pg__fake_fails(const char *name);
 int pg__fake_is_pinned(const void *p);
 int pg__fake_put_late(void *stream, void *dst, const void *src, size_t n);
 
-/* A stream's work goes to what another one records, or (NULL) no longer; how much of it did; is all
- * done that an event marks? */
+/* Does it record? Its work goes to what another one records, or (NULL) no longer; how much of it
+ * did; is all done that an event marks? */
+int pg__fake_is_recording(void *stream);
 void pg__fake_record_with(void *stream, void *with);
 uint64_t pg__fake_n_recorded(void *stream);
 int pg__fake_is_over(const pg__rt_event *e);

@@ -656,6 +656,15 @@ int pg__fake_is_over(const pg__rt_event *e)
 
 /* ---- recorded work ---- */
 
+int pg__fake_is_recording(void *stream)
+{
+    pg__rt *rt = stream;
+    pthread_mutex_lock(&rt->lock);
+    const int records = rt->recording != NULL;
+    pthread_mutex_unlock(&rt->lock);
+    return records;
+}
+
 void pg__fake_record_with(void *stream, void *with)
 {
     pg__rt *rt = stream, *other = with;
