@@ -26,11 +26,12 @@ static cudnnDataType_t data_type(pgk_type t)
     return t == PGK_F32 ? CUDNN_DATA_FLOAT : t == PGK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-/* Float32 that is not to be TF32 has to be asked for. */
+/* Float32 that is not to be TF32 has to be asked for; tensor cores are for 16 bits alone. */
 static cudnnMathType_t math_of(const pg__dev *d, const pg__dnn_rnn *r)
 {
-    return r->type == PGK_F32 && d->opts.precision == PG_FLOAT32 ? CUDNN_FMA_MATH
-                                                                 : CUDNN_TENSOR_OP_MATH;
+    return r->type != PGK_F32                ? CUDNN_TENSOR_OP_MATH
+           : d->opts.precision == PG_FLOAT32 ? CUDNN_FMA_MATH
+                                             : CUDNN_DEFAULT_MATH;
 }
 
 static cudnnStatus_t describe(pg__dnn_rnn_plan *p, const pg__dev *d, const pg__dnn_rnn *r,
@@ -57,19 +58,26 @@ static cudnnStatus_t describe(pg__dnn_rnn_plan *p, const pg__dev *d, const pg__d
     return cudnnSetTensorNdDescriptor(p->state, type, 3, dims, strides);
 }
 
-/* Where the matrices lie; without an address to count from, addresses are distances. */
+/* From the beginning of the weights; what does not exist has no address. */
+static uint64_t distance(const void *from, const void *to)
+{
+    return to ? (uintptr_t)to - (uintptr_t)from : 0;
+}
+
+/* Where the matrices lie. Nothing is read at the address that stands for the weights. */
 static cudnnStatus_t read_layout(const pg__dnn_rnn_plan *p, cudnnHandle_t h, const pg__dnn_rnn *r,
                                  cudnnTensorDescriptor_t m, cudnnTensorDescriptor_t b,
                                  pg__dnn_rnn_layout *out)
 {
+    static _Alignas(256) const char first = 0;
     const int32_t n = (int32_t)pg__dnn_gates(r->cell);
     const size_t size = r->type == PGK_F32 ? 4 : 2;
     for (int32_t k = 0; k < 2 * n; k++) {
         void *matrix = NULL, *bias = NULL;
-        TRY(cudnnGetRNNWeightParams(h, p->rnn, 0, p->weights, NULL, k, m, &matrix, b, &bias));
-        *(k < n ? &out->of_input[k] : &out->of_state[k - n]) = (uintptr_t)matrix / size;
+        TRY(cudnnGetRNNWeightParams(h, p->rnn, 0, p->weights, &first, k, m, &matrix, b, &bias));
+        *(k < n ? &out->of_input[k] : &out->of_state[k - n]) = distance(&first, matrix) / size;
         if (k >= n)
-            out->bias[k - n] = (uintptr_t)bias / size;
+            out->bias[k - n] = distance(&first, bias) / size;
     }
     return CUDNN_STATUS_SUCCESS;
 }

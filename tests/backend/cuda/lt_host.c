@@ -138,6 +138,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m,
                                                 const void *buf, size_t n)
 {
     switch (name) {
+    case CUBLASLT_MATRIX_LAYOUT_ROWS: return TAKE(MATRIX(m)->rows);
+    case CUBLASLT_MATRIX_LAYOUT_LD: return TAKE(MATRIX(m)->ld);
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return TAKE(MATRIX(m)->batch);
     case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return TAKE(MATRIX(m)->offset);
     default: return CUBLAS_STATUS_INVALID_VALUE;
