@@ -500,7 +500,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t desc,
     if (!d || (most > 0 && !values))
         return d ? CUDNN_STATUS_BAD_PARAM_NULL_POINTER : CUDNN_STATUS_BAD_PARAM;
     if (!d->is_final)
-        return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+        return CUDNN_STATUS_NOT_INITIALIZED;
     switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return propose(d, most, n, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE:

@@ -306,7 +306,7 @@ static const refused described[] = {
     {"an operation without a result", no_result, CUDNN_STATUS_BAD_PARAM},
     {"an operation that is not finished", an_unfinished_operation, CUDNN_STATUS_BAD_PARAM},
     {"a plan of nothing", a_plan_of_nothing, CUDNN_STATUS_BAD_PARAM},
-    {"the workspace of no plan", the_workspace_of_no_plan, CUDNN_STATUS_BAD_PARAM},
+    {"the workspace of no plan", the_workspace_of_no_plan, CUDNN_STATUS_NOT_INITIALIZED},
     {"fewer addresses than ids", fewer_addresses_than_ids, CUDNN_STATUS_BAD_PARAM},
     {"a whole layer", a_whole_layer, CUDNN_STATUS_SUCCESS},
     {"a layer without units", no_units, CUDNN_STATUS_BAD_PARAM},
