@@ -43,14 +43,15 @@ static size_t size_of(const pg__recur *k)
     return k->reals[KERNEL].type == PGK_F32 ? 4 : 2;
 }
 
-/* Is there as much memory as the library keeps? */
+#define ALIGNED 256u /* as memory is handed out; values lie closer to each other */
+
+/* Is there as much memory as the library keeps, wherever it begins? */
 static int has_room(library *l, const pg__recur *k, const pg__cuda_inst *i)
 {
     const pg__dims *d = &i->shapes[k->cell->is_gradient ? k->cell->room : k->n_in + k->cell->room];
     const pg__rnn_room room = pg__rnn_room_of(k->cell->kind);
-    const size_t from = (size_t)(k->z.rows * k->z.steps * k->z.units * room.from) * size_of(k);
-    l->room = (from + 255) / 256 * 256;
-    return l->room + l->layout.reserve <= (size_t)pg__dims_elems(d) * size_of(k);
+    l->room = (size_t)(k->z.rows * k->z.steps * k->z.units * room.from) * size_of(k);
+    return l->room + ALIGNED - 1 + l->layout.reserve <= (size_t)pg__dims_elems(d) * size_of(k);
 }
 
 static void reserve(library *l, const pg__recur *k, pg__needs *needs)
@@ -156,6 +157,13 @@ done:
     return st;
 }
 
+/* Where what the library keeps begins, the same for forward and backward. */
+static char *kept(const library *l, pgk_real result)
+{
+    char *from = (char *)result.p + l->room;
+    return from + (-(uintptr_t)from & (ALIGNED - 1));
+}
+
 static pg_status forward(pg__recur_run *run)
 {
     const pg__recur_cell *cell = run->k->cell;
@@ -171,9 +179,8 @@ static pg_status forward(pg__recur_run *run)
     PG_TRY(begin(run, &io));
     io.y = a.states.p;
     io.c = cell->cell ? run->out[cell->cell].p : NULL;
-    io.reserve = run->k->library->layout.reserve
-                     ? (char *)run->out[cell->room].p + run->k->library->room
-                     : NULL;
+    io.reserve =
+        run->k->library->layout.reserve ? kept(run->k->library, run->out[cell->room]) : NULL;
     PG_TRY(pg__dnn_rnn_forward(run->d, run->k->library->plan, &io));
     PG_TRY(PG_LAUNCH(run->d, rnn_show, &a, pg__recur_units(run) * run->z.steps));
 done:
@@ -219,7 +226,7 @@ static pg_status backward(pg__recur_run *run)
     PG_TRY(begin(run, &io));
     PG_TRY(gather(run, &io));
     io.y = run->v[cell->states].p;
-    io.reserve = (char *)run->v[cell->room].p + l->room;
+    io.reserve = kept(l, run->v[cell->room]);
     io.dc = cell->cell ? run->v[cell->cell].p : NULL;
     io.dx = run->out[cell->dzx].p;
     io.dh0 = run->out[cell->dh0].p;

@@ -49,6 +49,9 @@ void pg__fake_record_with(void *stream, void *with);
 uint64_t pg__fake_n_recorded(void *stream);
 int pg__fake_is_over(const pg__rt_event *e);
 
+/* Is it memory of a device, and a multiple of so many bytes? */
+int pg__fake_is_at(const void *p, size_t align);
+
 /* A line of the log, for what is not queued. */
 void pg__fake_note(const char *what, const char *name);
 

@@ -200,6 +200,18 @@ static int is_whole(const pg__dnn_attend *a, const pg__dnn_attend_io *io)
            (!a->gradient || (io->dy && io->dq && io->dk && io->dv));
 }
 
+/* As tensors were described, and as workspaces are made; rows of masks begin where engines can read
+ * them. */
+static int are_aligned(const pg__dnn_attend *a, const pg__dnn_attend_io *io)
+{
+    const void *const at[] = {io->q,    io->k,  io->v,  io->y,  io->stats, io->factors,
+                              io->bias, io->dy, io->dq, io->dk, io->keep,  io->dv};
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++)
+        if (at[k] && !pg__fake_is_at(at[k], 16))
+            return 0;
+    return pg__fake_is_at(io->work, 256) && (a->s % 8 == 0 || !(a->masked || a->has_factors));
+}
+
 pg_status pg__dnn_attend_run(pg__dev *d, const pg__dnn_attend_plan *p, const pg__dnn_attend_io *io)
 {
     const char *name = p->a.gradient ? "attend_backward" : "attend_forward";
@@ -208,6 +220,8 @@ pg_status pg__dnn_attend_run(pg__dev *d, const pg__dnn_attend_plan *p, const pg_
         fprintf(stderr, "%s: an array is missing, or one too many\n", name);
         abort();
     }
+    if (!are_aligned(&p->a, io))
+        return pg_fail(&d->failure, PG_E_DEVICE, "%s: an address is not a multiple of 16", name);
     if (is("fails"))
         return pg_fail(&d->failure, PG_E_DEVICE, "%s: failure that was ordered", name);
     if (is("idle"))

@@ -1,7 +1,6 @@
 /* host_blas.c - blas.h without a GPU: see host.h. */
 #include "host.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,13 +144,15 @@ static void multiply(const void *args, uint64_t n)
         sum_columns(p);
 }
 
-/* What was promised when algorithms were chosen. */
-static void check_address(const pg__blas_plan *p, const void *at)
+/* What was promised when algorithms were chosen, and what cuBLASLt wants of its workspace. */
+static int are_aligned(const pg__blas_plan *p, const product *job)
 {
-    if (at && (uintptr_t)at % p->s.align != 0) {
-        fprintf(stderr, "matmul: %p is no multiple of %u\n", at, p->s.align);
-        abort();
-    }
+    const void *const at[] = {job->a.p, job->b.p, job->c.p, job->bias.p};
+    const size_t n = p->s.epilogue == PG_BLAS_NONE ? 3 : 4;
+    for (size_t k = 0; k < n; k++)
+        if (!pg__fake_is_at(at[k], p->s.align))
+            return 0;
+    return pg__fake_is_at(job->scratch, 256);
 }
 
 pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
@@ -163,10 +164,9 @@ pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const 
                          .c = {c, p->s.c},
                          .bias = {bias, p->s.c},
                          .scratch = scratch};
-    check_address(p, a);
-    check_address(p, b);
-    check_address(p, c);
-    check_address(p, bias);
+    if (!are_aligned(p, &job))
+        return pg_fail(&d->failure, PG_E_DEVICE, "matmul: an address is not a multiple of %u",
+                       p->s.align);
     return pg__cuda_launched(d,
                              pg__fake_queue_plan(pg__rt_stream(d->rt), "matmul", p->way, multiply,
                                                  &job, sizeof job, p->s.batch),

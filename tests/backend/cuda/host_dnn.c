@@ -199,6 +199,14 @@ static void convolve(const void *args, uint64_t n)
     free(job.sums);
 }
 
+/* As tensors were described, and as workspaces are made. */
+static int are_aligned(const conv *job, int bias)
+{
+    return pg__fake_is_at(job->a.p, 16) && pg__fake_is_at(job->b.p, 16) &&
+           pg__fake_is_at(job->c.p, 16) && (!bias || pg__fake_is_at(job->bias.p, 16)) &&
+           pg__fake_is_at(job->scratch, 256);
+}
+
 pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const void *b, void *c,
                       const void *bias, void *scratch)
 {
@@ -211,6 +219,8 @@ pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const vo
     job.c.p = c;
     job.bias.p = p->bias ? pg__cuda_const(bias) : NULL;
     job.scratch = scratch;
+    if (!are_aligned(&job, p->bias))
+        return pg_fail(&d->failure, PG_E_DEVICE, "conv: an address is not a multiple of 16");
     return pg__cuda_launched(d,
                              pg__fake_queue_plan(pg__rt_stream(d->rt), "conv", p->way, convolve,
                                                  &job, sizeof job,

@@ -324,10 +324,25 @@ static void backward(const void *args, uint64_t rows)
 
 /* ---- runs ---- */
 
+/* As memory is handed out, which is all that is known of what cuDNN wants. */
+static int are_aligned(const pg__dnn_rnn_io *io)
+{
+    const void *const at[] = {io->x,  io->h0, io->c0, io->y,   io->c,  io->dy,
+                              io->dh, io->dc, io->dx, io->dh0, io->dc0};
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++)
+        if (at[k] && !pg__fake_is_at(at[k], 16))
+            return 0;
+    return pg__fake_is_at(io->weights, 256) && pg__fake_is_at(io->work, 256) &&
+           (!io->reserve || pg__fake_is_at(io->reserve, 256)) &&
+           (!io->dweights || pg__fake_is_at(io->dweights, 256));
+}
+
 static pg_status queue(pg__dev *d, const char *name, pg__fake_work work, const pg__dnn_rnn_plan *p,
                        const pg__dnn_rnn_io *io)
 {
     const job j = {*p, *io};
+    if (!are_aligned(io))
+        return pg_fail(&d->failure, PG_E_DEVICE, "%s: an address is not a multiple of 16", name);
     if (is("fails"))
         return pg_fail(&d->failure, PG_E_DEVICE, "%s: failure that was ordered", name);
     if (is("idle"))

@@ -131,6 +131,11 @@ void *pgk_host_memory(const void *p)
     return (void *)(at & (((uintptr_t)1 << OWNER_AT) - 1)); /* NOLINT: that is the point */
 }
 
+int pg__fake_is_at(const void *p, size_t align)
+{
+    return ((uintptr_t)p & DEVICE_BIT) && (uintptr_t)p % align == 0;
+}
+
 /* The same of memory that must be rt's. */
 static void *own_memory(const pg__rt *rt, const void *p)
 {
