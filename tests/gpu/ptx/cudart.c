@@ -123,6 +123,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- launches ---- */
 
+#define MOST_SHARED 49152u /* without cudaFuncSetAttribute(), which nobody calls */
+
 typedef struct call {
     size_t which;
     uint32_t grid[3], block[3];
@@ -171,6 +173,8 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
     if (threads == 0 || threads > k->max_threads || (uint64_t)grid.x * grid.y * grid.z == 0 ||
         grid.x > INT32_MAX || grid.y > UINT16_MAX || grid.z > UINT16_MAX || block.z > 64)
         return cudaErrorInvalidConfiguration;
+    if (shared > MOST_SHARED)
+        return cudaErrorInvalidValue;
     if (shared > 0 || k->param_bytes > sizeof c.params)
         return cudaErrorNotSupported;
     ptx_pack(k, args, c.params);
