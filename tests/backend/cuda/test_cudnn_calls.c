@@ -662,7 +662,7 @@ static cudnnStatus_t memory_of_the_host(void)
     return run_with(NO_DEVICE);
 }
 
-static cudnnStatus_t weights_before_data(void)
+static cudnnStatus_t a_gradient_without_a_place(void)
 {
     const pg__dnn_rnn r = {PG_DNN_LSTM, 4, 5, 16, 8, PGK_F32};
     pg__dnn_rnn_io io = states_of(on, 1);
@@ -678,7 +678,160 @@ static cudnnStatus_t weights_before_data(void)
     return st == PG_OK ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
+/* A layer's forward pass, in which one thing is not as it must be. */
+typedef enum fault {
+    NO_FAULT,
+    OTHER_ROWS,
+    OTHER_LENGTHS,
+    OTHER_WIDTH,
+    NOT_PADDED,
+    NOT_DENSE,
+    NO_CELLS,
+    LENGTHS_ON_DEVICE,
+    FEW_WEIGHTS,
+    LITTLE_WORK,
+    LITTLE_RESERVE,
+    KEPT_AT_INFERENCE,
+    WEIGHTS_FIRST,
+    WEIGHTS_SET
+} fault;
+
+static cudnnStatus_t describe(fault f, cudnnRNNDescriptor_t r, cudnnRNNDataDescriptor_t x,
+                              cudnnRNNDataDescriptor_t y, cudnnTensorDescriptor_t state)
+{
+    const cudnnRNNDataLayout_t layout = CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED;
+    const int lengths[] = {5, 5, 5, 5}, others_[] = {5, 4, 5, 5};
+    const int dims[] = {1, 4, 16}, strides[] = {64, f == NOT_DENSE ? 32 : 16, 1};
+    TRY(cudnnSetRNNDescriptor_v8(
+        r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
+        CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH, 8, 16, 16, 1, NULL,
+        f == NOT_PADDED ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED));
+    TRY(cudnnSetRNNDataDescriptor(x, CUDNN_DATA_FLOAT, layout, 5, f == OTHER_ROWS ? 3 : 4,
+                                  f == OTHER_WIDTH ? 16 : 8, lengths, NULL));
+    TRY(cudnnSetRNNDataDescriptor(y, CUDNN_DATA_FLOAT, layout, 5, 4, 16,
+                                  f == OTHER_LENGTHS ? others_ : lengths, NULL));
+    return cudnnSetTensorNdDescriptor(state, CUDNN_DATA_FLOAT, 3, dims, strides);
+}
+
+static cudnnStatus_t pass_with(fault f)
+{
+    cudnnRNNDescriptor_t r;
+    cudnnRNNDataDescriptor_t x, y;
+    cudnnTensorDescriptor_t state;
+    const int trains = f != KEPT_AT_INFERENCE;
+    char *const *at = on->at;
+    TRY(cudnnCreateRNNDescriptor(&r));
+    TRY(cudnnCreateRNNDataDescriptor(&x));
+    TRY(cudnnCreateRNNDataDescriptor(&y));
+    TRY(cudnnCreateTensorDescriptor(&state));
+    assert_int_equal(describe(f, r, x, y, state), CUDNN_STATUS_SUCCESS);
+    cudnnStatus_t s = cudnnRNNForward(
+        handle, r, trains ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+        f == LENGTHS_ON_DEVICE ? (const int32_t *)(const void *)at[5] : NULL, x, at[0], y, at[1],
+        state, NULL, NULL, f == NO_CELLS ? NULL : state, NULL, NULL, f == FEW_WEIGHTS ? 64 : BYTES,
+        at[2], f == LITTLE_WORK ? 64 : BYTES, at[3], f == LITTLE_RESERVE ? 64 : BYTES, at[4]);
+    if (f >= WEIGHTS_FIRST)
+        s = cudnnRNNBackwardWeights_v8(
+            handle, r, f == WEIGHTS_SET ? CUDNN_WGRAD_MODE_SET : CUDNN_WGRAD_MODE_ADD, NULL, x,
+            at[0], state, NULL, y, at[1], BYTES, at[2], BYTES, at[3], BYTES, at[4]);
+    (void)cudnnDestroyTensorDescriptor(state);
+    (void)cudnnDestroyRNNDataDescriptor(y);
+    (void)cudnnDestroyRNNDataDescriptor(x);
+    (void)cudnnDestroyRNNDescriptor(r);
+    return s;
+}
+
+#define PASS_WITH(name, fault)      \
+    static cudnnStatus_t name(void) \
+    {                               \
+        return pass_with(fault);    \
+    }
+PASS_WITH(a_whole_pass, NO_FAULT)
+PASS_WITH(fewer_rows_than_results, OTHER_ROWS)
+PASS_WITH(lengths_that_differ, OTHER_LENGTHS)
+PASS_WITH(wider_rows_than_the_layer_has, OTHER_WIDTH)
+PASS_WITH(padded_and_not_said_so, NOT_PADDED)
+PASS_WITH(states_with_gaps, NOT_DENSE)
+PASS_WITH(no_cells, NO_CELLS)
+PASS_WITH(lengths_on_the_device, LENGTHS_ON_DEVICE)
+PASS_WITH(too_few_weights, FEW_WEIGHTS)
+PASS_WITH(too_little_work, LITTLE_WORK)
+PASS_WITH(too_little_reserve, LITTLE_RESERVE)
+PASS_WITH(a_reserve_at_inference, KEPT_AT_INFERENCE)
+PASS_WITH(weights_before_data, WEIGHTS_FIRST)
+PASS_WITH(gradients_that_are_set, WEIGHTS_SET)
+
+static cudnnStatus_t an_input_that_is_added_and_not_as_wide(void)
+{
+    cudnnRNNDescriptor_t r = NULL;
+    TRY(cudnnCreateRNNDescriptor(&r));
+    const cudnnStatus_t s = cudnnSetRNNDescriptor_v8(
+        r, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_TANH, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
+        CUDNN_SKIP_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH, 8, 16, 16, 1, NULL,
+        CUDNN_RNN_PADDED_IO_ENABLED);
+    (void)cudnnDestroyRNNDescriptor(r);
+    return s;
+}
+
+/* kind 0: of a gate that there is not, 1: from no address, 2: of too small a space. */
+static cudnnStatus_t weights_of(int kind)
+{
+    cudnnRNNDescriptor_t r;
+    cudnnRNNDataDescriptor_t x, y;
+    cudnnTensorDescriptor_t m, b;
+    void *m_at, *b_at;
+    TRY(cudnnCreateRNNDescriptor(&r));
+    TRY(cudnnCreateRNNDataDescriptor(&x));
+    TRY(cudnnCreateRNNDataDescriptor(&y));
+    TRY(cudnnCreateTensorDescriptor(&m));
+    TRY(cudnnCreateTensorDescriptor(&b));
+    assert_int_equal(describe(NO_FAULT, r, x, y, m), CUDNN_STATUS_SUCCESS);
+    const cudnnStatus_t s =
+        cudnnGetRNNWeightParams(handle, r, 0, kind == 2 ? 64 : BYTES, kind == 1 ? NULL : on->at[2],
+                                kind == 0 ? 8 : 7, m, &m_at, b, &b_at);
+    (void)cudnnDestroyTensorDescriptor(b);
+    (void)cudnnDestroyTensorDescriptor(m);
+    (void)cudnnDestroyRNNDataDescriptor(y);
+    (void)cudnnDestroyRNNDataDescriptor(x);
+    (void)cudnnDestroyRNNDescriptor(r);
+    return s;
+}
+
+static cudnnStatus_t weights_of_no_gate(void)
+{
+    return weights_of(0);
+}
+
+static cudnnStatus_t weights_from_no_address(void)
+{
+    return weights_of(1);
+}
+
+static cudnnStatus_t weights_of_too_small_a_space(void)
+{
+    return weights_of(2);
+}
+
 static const refused others[] = {
+    {"an added input of another width", an_input_that_is_added_and_not_as_wide,
+     CUDNN_STATUS_BAD_PARAM},
+    {"a whole pass", a_whole_pass, CUDNN_STATUS_SUCCESS},
+    {"fewer rows than results", fewer_rows_than_results, CUDNN_STATUS_BAD_PARAM},
+    {"lengths that differ", lengths_that_differ, CUDNN_STATUS_BAD_PARAM},
+    {"wider rows", wider_rows_than_the_layer_has, CUDNN_STATUS_BAD_PARAM},
+    {"padded and not said so", padded_and_not_said_so, CUDNN_STATUS_BAD_PARAM},
+    {"states with gaps", states_with_gaps, CUDNN_STATUS_BAD_PARAM},
+    {"no cells", no_cells, CUDNN_STATUS_BAD_PARAM},
+    {"lengths on the device", lengths_on_the_device, CUDNN_STATUS_BAD_PARAM},
+    {"too few weights", too_few_weights, CUDNN_STATUS_BAD_PARAM},
+    {"too little work", too_little_work, CUDNN_STATUS_BAD_PARAM},
+    {"too little reserve", too_little_reserve, CUDNN_STATUS_BAD_PARAM},
+    {"a reserve at inference", a_reserve_at_inference, CUDNN_STATUS_BAD_PARAM},
+    {"weights before data", weights_before_data, CUDNN_STATUS_BAD_PARAM},
+    {"gradients that are set", gradients_that_are_set, CUDNN_STATUS_NOT_SUPPORTED},
+    {"weights of no gate", weights_of_no_gate, CUDNN_STATUS_BAD_PARAM},
+    {"weights from no address", weights_from_no_address, CUDNN_STATUS_BAD_PARAM},
+    {"weights of too small a space", weights_of_too_small_a_space, CUDNN_STATUS_BAD_PARAM},
     {"a graph without a handle", no_handle_of_a_graph, CUDNN_STATUS_BAD_PARAM},
     {"a tensor without an id", no_id, CUDNN_STATUS_BAD_PARAM},
     {"float32 behind the word for 16 bits", float_in_tensor_cores, CUDNN_STATUS_NOT_SUPPORTED},
@@ -691,7 +844,7 @@ static const refused others[] = {
     {"an id twice", an_id_twice, CUDNN_STATUS_BAD_PARAM},
     {"a plan that is gone", a_plan_that_is_gone, CUDNN_STATUS_BAD_PARAM},
     {"memory of the host", memory_of_the_host, CUDNN_STATUS_BAD_PARAM},
-    {"a gradient without a place", weights_before_data, CUDNN_STATUS_BAD_PARAM},
+    {"a gradient without a place", a_gradient_without_a_place, CUDNN_STATUS_BAD_PARAM},
 };
 
 static void runs_are_refused(void **state)

@@ -763,6 +763,38 @@ ASK(gradients_of_biases_upon_each_other, {
     OP(&p, BIAS_DATA_TYPE, int32_t, CUDA_R_32F);
 })
 
+RUN(an_operation_that_is_not_initialised, memset(&p.op, 0, sizeof p.op))
+ASK(preferences_that_are_not_initialised, memset(&p.pref, 0, sizeof p.pref))
+
+static int a_result_of_another_layout(void)
+{
+    product p;
+    const places at = able(&p);
+    cublasLtMatrixLayoutOpaque_t other = p.c;
+    const float one = 1, zero = 0;
+    LAYOUT(&other, LD, int64_t, 12);
+    return over(&p, cublasLtMatmul(p.h, &p.op, &one, at.a, &p.a, at.b, &p.b, &zero, at.c, &other,
+                                   at.to, &p.c, &p.found.algo, at.workspace, at.n_workspace, on.s));
+}
+
+static int no_factor_of_the_result(void)
+{
+    product p;
+    const places at = able(&p);
+    const float one = 1;
+    return over(&p, cublasLtMatmul(p.h, &p.op, &one, at.a, &p.a, at.b, &p.b, NULL, at.c, &p.c,
+                                   at.to, &p.c, &p.found.algo, at.workspace, at.n_workspace, on.s));
+}
+
+static int an_attribute_of_another_size(void)
+{
+    const int16_t batch = 1;
+    cublasLtMatrixLayoutOpaque_t m;
+    assert_int_equal(cublasLtMatrixLayoutInit(&m, CUDA_R_32F, 8, 4, 8), 0);
+    return (int)cublasLtMatrixLayoutSetAttribute(&m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                 sizeof batch);
+}
+
 static int a_bias_less_aligned_than_it_was(void)
 {
     product p;
@@ -819,6 +851,13 @@ static const refused of_products[] = {
     {"a bias of another type", a_bias_of_another_type, CUBLAS_STATUS_NOT_SUPPORTED},
     {"gradients upon each other", gradients_of_biases_upon_each_other, CUBLAS_STATUS_INVALID_VALUE},
     {"a bias less aligned", a_bias_less_aligned_than_it_was, CUBLAS_STATUS_INVALID_VALUE},
+    {"an operation not initialised", an_operation_that_is_not_initialised,
+     CUBLAS_STATUS_INVALID_VALUE},
+    {"preferences not initialised", preferences_that_are_not_initialised,
+     CUBLAS_STATUS_INVALID_VALUE},
+    {"a result of another layout", a_result_of_another_layout, CUBLAS_STATUS_INVALID_VALUE},
+    {"no factor of the result", no_factor_of_the_result, CUBLAS_STATUS_INVALID_VALUE},
+    {"an attribute of another size", an_attribute_of_another_size, CUBLAS_STATUS_INVALID_VALUE},
     {"too small a leading dimension", too_small_a_leading_dimension, CUBLAS_STATUS_INVALID_VALUE},
     {"a handle that is gone", a_handle_that_is_gone, CUBLAS_STATUS_NOT_INITIALIZED},
     {"a handle destroyed twice", a_handle_destroyed_twice, CUBLAS_STATUS_INVALID_VALUE},
