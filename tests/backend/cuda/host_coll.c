@@ -184,6 +184,8 @@ static pg_status queue_visit(const char *name, const visit *v, size_t n, pg_err 
     if (v->c->dropped)
         return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was shut down after an earlier failure",
                        pg__rt_ordinal(v->c->rt[v->rank]));
+    if (pg__fake_is_recording(pg__rt_stream(v->c->rt[v->rank]))) /* all ranks would have to */
+        return pg_fail(err, PG_E_DEVICE, "%s: it would be recorded", name);
     return pg__fake_queue(pg__rt_stream(v->c->rt[v->rank]), name, meet, v, sizeof *v, n) == 0
                ? PG_OK
                : pg_fail(err, PG_E_DEVICE, "%s: failure that was ordered", name);
