@@ -133,6 +133,10 @@ static const cli_opt options[] = {
      "convolution algorithm (default auto: the faster one)"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
      "several GPUs: sum gradients by copies instead of NCCL"},
+    {0, "gpu-tune", NULL, &fit_args.train.gpu_tune, NULL, NULL, NULL,
+     "GPUs: what only saves time and no real GPU has run yet: trials of algorithms, recorded "
+     "steps, "
+     "sums during the backward pass"},
     {0, "cpu-relocation", NULL, &cpu_relocation, NULL, NULL, NULL,
      "multi_gpu_model's option; changes nothing, as every GPU holds the weights"},
     CLI_HEADING("Several machines"),

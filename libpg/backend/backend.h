@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-#define PG_BACKEND_ABI 9u
+#define PG_BACKEND_ABI 10u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -27,6 +27,7 @@ typedef enum pg__precision {
 typedef struct pg__dev_opts {
     int n_threads;     /* that a device may use inside an operation */
     int deterministic; /* equal runs give equal bits */
+    int tune;          /* GPUs: ways of doing the same work may be timed, and the fastest taken */
     int conv;          /* convolutions: 0 as fast as possible, 1 direct, 2 Winograd's if possible */
     int precision;     /* pg__precision; the CPU supports float32 */
     const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */

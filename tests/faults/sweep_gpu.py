@@ -36,7 +36,7 @@ def fit(folder, devices, plans, **more):
     env = dict(os.environ, FAKE_CUDA_PLANS=plans, PG_CUDA_PLUGIN=os.path.abspath(options.plugin), FAKE_CUDA_PATIENCE='2',
                PG_BUCKET_BYTES='1', LC_ALL='C.UTF-8', **more)
     return run([os.path.join(tools, 'pgfit'), golden + '/model.json', '--weights', golden + '/init_weights.h5',
-                '--loss', 'categorical_crossentropy', '--data', golden + '/data.npz', '--devices', devices, '--place', place, '--epochs', '2',
+                '--loss', 'categorical_crossentropy', '--data', golden + '/data.npz', '--devices', devices, '--place', place, '--gpu-tune', '--epochs', '2',
                 '-q', '--checkpoint', folder / 'c-{epoch}.h5', '-o', folder / 'o.h5'], env=env, cwd=folder.path, timeout=60)
 
 

@@ -42,7 +42,7 @@ ALONE = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_', 'FAKE_', 'TORCHEL
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(ALONE) and k not in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK')}
 ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',
            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none', OMPI_MCA_btl_vader_single_copy_mechanism='none',
-           UCX_TLS='self,posix', PG_CUDA_PLUGIN=str(options.plugin), FAKE_CUDA_DEVICES='4', FAKE_CUDA_NAME='GPU of plain C', PG_BUCKET_BYTES='4000')
+           UCX_TLS='self,posix', PG_CUDA_PLUGIN=str(options.plugin), FAKE_CUDA_DEVICES='4', FAKE_CUDA_NAME='GPU of plain C', PG_BUCKET_BYTES='4000', PG_TUNE='1')
 
 
 def expect(what, ok, text=''):
@@ -120,7 +120,7 @@ def fit(model, *how):
     """pgfit of a small model, from the same weights on."""
     folder = options.testdata / 'golden' / model
     return [tools / 'pgfit', folder / 'model.json', '--weights', folder / 'init_weights.h5', '--data', folder / 'data.npz', '--loss',
-            'categorical_crossentropy', '--metrics', 'accuracy', '--optimizer', 'sgd:learning_rate=0.01', '--seed', '3', '--force', '-q', *how]
+            'categorical_crossentropy', '--metrics', 'accuracy', '--optimizer', 'sgd:learning_rate=0.01', '--seed', '3', '--gpu-tune', '--force', '-q', *how]
 
 
 def cases():
@@ -163,7 +163,7 @@ def refused(folder):
     rank = '${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}'
     own = folder / 'own.sh'
     for words, said in {'--devices cuda:1': 'have the same GPU',
-                        f'--devices cuda:{rank} $([ {rank} = 1 ] && echo --cpu-merge)': 'differ in deterministic or cpu_merge',
+                        f'--devices cuda:{rank} $([ {rank} = 1 ] && echo --cpu-merge)': 'differ in deterministic, cpu_merge or gpu_tune',
                         f'--devices cuda:$(( {rank} * 7 ))': 'cuda:7 does not exist',
                         f'--devices $([ {rank} = 1 ] && echo cuda:0 || echo ref:0)': 'cannot share a batch',
                         '--devices auto --deterministic --lanes 1': 'need at least as many lanes',

@@ -45,7 +45,7 @@ EPOCHS = 80
 
 def fit(epochs, *how):
     return [tools / 'pgfit', GOLDEN / 'model.json', '--weights', GOLDEN / 'init_weights.h5', '--data', GOLDEN / 'data.npz', '--loss',
-            'categorical_crossentropy', '--optimizer', 'sgd:learning_rate=0.01', '--seed', '3', '--batch-size', '50', '--csv', 'log.csv', '-q',
+            'categorical_crossentropy', '--optimizer', 'sgd:learning_rate=0.01', '--seed', '3', '--gpu-tune', '--batch-size', '50', '--csv', 'log.csv', '-q',
             '-o', 'out.weights.h5', '--force', '--epochs', epochs, *how]
 
 

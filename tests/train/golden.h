@@ -86,6 +86,12 @@ static int conv_how, precision_how;
 static const char *place_how;
 static int deterministic_how, joins_how;
 
+/* With pg_train_opts.gpu_tune? Who runs the tests says so. */
+static inline int tune_how(void)
+{
+    return getenv("PG_TUNE") != NULL;
+}
+
 static inline void open_golden(golden *g, const char *name, const char *device, const char *rules)
 {
     char model[600], weights[600], path[600];
@@ -112,6 +118,7 @@ static inline void open_golden(golden *g, const char *name, const char *device, 
                                 .place = place_how,
                                 .deterministic = deterministic_how,
                                 .joins_job = joins_how,
+                                .gpu_tune = tune_how(),
                                 .comm_timeout = 30,
                                 .devices = device};
     if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)

@@ -1,7 +1,7 @@
 /* attend_trial.c - attention by the library or by products and kernels of ours: both are run on the
  * same random numbers, forward and, where there is one, the gradient. The library is chosen if its
- * results equal ours up to rounding and it is faster; but never if equal runs must give equal bits,
- * because it may add in any order. */
+ * results equal ours up to rounding and it is faster; but only where trials are asked for, and
+ * never if equal runs must give equal bits, because it may add in any order. */
 #include <math.h>
 
 #include "backend/cuda/attend_library.h"
@@ -372,7 +372,7 @@ static pg__pick_case case_of(const pg__cuda_inst *i, const pg__inst *forward,
 static int is_asked(const pg__cuda_inst *i, const pg__inst **forward, const pg__inst **gradient)
 {
     *forward = NULL;
-    if (i->dev->opts.deterministic || pg__cuda_real(i, PG_ATTEND_Q).type == PGK_F32)
+    if (!pg__cuda_tries(i->dev) || pg__cuda_real(i, PG_ATTEND_Q).type == PGK_F32)
         return 0;
     *forward = forward_of(i);
     return *forward && find_gradient(i->tape, *forward, gradient);

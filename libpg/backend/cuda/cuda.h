@@ -22,13 +22,19 @@ struct pg__dev {
     struct pg__blas_lib *blas; /* the libraries behind blas.h and dnn.h */
     struct pg__dnn_lib *dnn;
     pg__flat *flat;
-    pg__picks picks; /* of the libraries' ways */
+    pg__picks picks;       /* of the libraries' ways */
     struct pg__nvml *nvml; /* NULL: not opened, or not there */
     int nvml_asked;
     pg__dev_opts opts;
     char kind[64]; /* "NVIDIA H100 80GB HBM3, sm_90" */
     pg_err failure, before_recording;
 };
+
+/* May trials decide how work is done? Not if equal runs must give equal bits. */
+static inline int pg__cuda_tries(const pg__dev *d)
+{
+    return d->opts.tune && !d->opts.deterministic;
+}
 
 /* An instruction as it is prepared. */
 typedef struct pg__cuda_inst {
@@ -47,7 +53,8 @@ typedef struct pg__cuda_op {
      * the message says why. */
     pg_status (*prepare)(void **state, const pg__cuda_inst *i, pg__needs *needs, pg_err *err);
     void (*release)(void *state); /* NULL: pg__mem_free() */
-    pg_status (*share)(pg__dev *d, const void *state, void *const *args, void *shared); /* or NULL */
+    pg_status (*share)(pg__dev *d, const void *state, void *const *args,
+                       void *shared); /* or NULL */
     pg_status (*run)(pg__dev *d, const void *state, void *const *args, void *scratch,
                      const void *shared);
 } pg__cuda_op;
@@ -99,7 +106,10 @@ pg_status pg__cuda_run_one(pg__dev *d, const void *state, void *const *args, voi
                            const void *shared);
 #define PG_ONE(name, args, n) \
     pg__cuda_one(state, i, #name, pgk_launch_##name, args, sizeof *(args), n, err)
-#define PG_CUDA_ONE(fn) {.prepare = fn, .run = pg__cuda_run_one}
+#define PG_CUDA_ONE(fn)                        \
+    {                                          \
+        .prepare = fn, .run = pg__cuda_run_one \
+    }
 #define PG_CUDA_PREPARE(fn) \
     static pg_status fn(void **state, const pg__cuda_inst *i, pg__needs *needs, pg_err *err)
 

@@ -172,7 +172,7 @@ static pg_status by_time(size_t *chosen, pg__dev *d, const pg__pick_case *c, con
 pg_status pg__pick(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg__ways *w,
                    pg_err *err)
 {
-    const int tries = !d->opts.deterministic && w->n > 1 && d->rt != NULL;
+    const int tries = pg__cuda_tries(d) && w->n > 1 && d->rt != NULL;
     const size_t known = pg__picks_find(&d->picks, c);
     pg_err why = {.msg = "there is none"};
     size_t unused;

@@ -3,8 +3,9 @@
  * and the fastest is kept. Those that fail are skipped. Choices are remembered as long as the
  * device is open, so equal work is tried once.
  *
- * Nothing is tried if equal runs must give equal bits (--deterministic), because the clock would
- * affect them: then the first algorithm that exists is chosen. The same holds once the device has
+ * Nothing is tried unless it is asked for (--gpu-tune), or if equal runs must give equal bits
+ * (--deterministic), because the clock would affect them: then the first algorithm that exists is
+ * chosen. The same holds once the device has
  * spent PG_PICK_SECONDS on trials, including making plans: so a first step begins within seconds.
  * Each GPU has that much time for itself; several spend it side by side. */
 #ifndef PG_BACKEND_PICK_H

@@ -421,7 +421,7 @@ pg_status pg__recur_choose(pg__recur *k, const pg__cuda_inst *i, pg__needs *need
 {
     pg__dev *d = i->dev;
     const pg__inst *forward = k->cell->is_gradient ? forward_of(k, i) : i->inst, *gradient = NULL;
-    if (d->opts.deterministic ||
+    if (!pg__cuda_tries(d) ||
         !pg__rnn_is_usual(k->cell->kind, &k->z.attrs, k->has_mask, k->z.n_factors > 0))
         return PG_OK;
     if (!forward || !find_gradient(k, i->tape, forward, &gradient))

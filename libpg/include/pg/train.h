@@ -96,6 +96,10 @@ typedef struct pg_train_opts {
                                      several processes of the job share a machine, "cuda:*" and
                                      "auto" mean only the GPU that belongs to this process; NULL:
                                      cpu:0 */
+    int gpu_tune; /* GPUs, 1: what only saves time and no test has run on a real one yet. Libraries'
+                     algorithms are timed, and the fastest kept; a library's recurrent layers and
+                     attention are taken where they are faster and agree; steps are recorded and
+                     replayed; NCCL sums during the backward pass */
     int cpu_merge; /* several GPUs: sum gradients by copies to the first of them, not with NCCL; no
                       effect on CPUs */
     int precision; /* number type of layers on GPUs. 0: as their dtype policies say

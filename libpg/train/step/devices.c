@@ -121,6 +121,7 @@ static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts 
 {
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
+                               .tune = o->gpu_tune,
                                .conv = o->conv,
                                .precision = o->precision == PG_TF32 ? PG_TF32 : PG_FLOAT32,
                                .isa = pg__env("PG_ISA")};
@@ -150,6 +151,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t d = 0; d < t->devs.n_devices; d++)
         PG_TRY(open_one(&t->devs, d, o, err));
     t->devs.dev = t->devs.devices[0].dev;
+    t->devs.tunes = o->gpu_tune;
     pg__sums_know(t, o);
     if (!t->ranks && pg__sums_by_group(&t->sums.facts))
         PG_TRY(open_group(t, err));

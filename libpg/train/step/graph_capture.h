@@ -1,5 +1,6 @@
-/* graph_capture.h - records a step once and replays it, on devices that can: launching the hundreds
- * of kernels of a step one by one takes longer than the smaller ones run. */
+/* graph_capture.h - records a step once and replays it, on devices that can and if asked to
+ * (pg_train_opts.gpu_tune): launching the hundreds of kernels of a step one by one takes longer
+ * than the smaller ones run. */
 #ifndef PG_TRAIN_STEP_GRAPH_CAPTURE_H
 #define PG_TRAIN_STEP_GRAPH_CAPTURE_H
 

@@ -157,7 +157,8 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     share mine = {.n_replicas = t->pool.cut.n_replicas,
                   .cores = number_of_cores(),
                   .n_devices = t->devs.n_devices,
-                  .how = (uint64_t)(o->deterministic != 0) + 2 * (uint64_t)(o->cpu_merge != 0)},
+                  .how = (uint64_t)(o->deterministic != 0) + 2 * (uint64_t)(o->cpu_merge != 0) +
+                         4 * (uint64_t)(o->gpu_tune != 0)},
           *all = NULL;
     pg_status st = PG_OK;
     if (!r)
@@ -171,9 +172,10 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t k = 0; k < n; k++) {
         t->sums.facts.one_each &= all[k].n_devices == all[k].n_replicas;
         if (all[k].how != all[0].how)
-            PG_FAIL(PG_E_MISMATCH,
-                    "rank 0 on %s and rank %zu on %s differ in deterministic or cpu_merge",
-                    pg__comm_host(r->comm, 0), k, pg__comm_host(r->comm, k));
+            PG_FAIL(
+                PG_E_MISMATCH,
+                "rank 0 on %s and rank %zu on %s differ in deterministic, cpu_merge or gpu_tune",
+                pg__comm_host(r->comm, 0), k, pg__comm_host(r->comm, k));
         if (memcmp(all[k].backend, mine.backend, sizeof mine.backend) != 0)
             PG_FAIL(PG_E_UNSUPPORTED,
                     "devices: %s on rank 0, %.16s on rank %zu: they cannot share a batch",

@@ -30,6 +30,8 @@ static const char *why_not_in_buckets(const pg__sum_facts *f)
 {
     if (why_after(f))
         return why_after(f);
+    if (!f->tunes)
+        return "GPUs overlap sums with the backward pass only with gpu_tune";
     if (f->is_watched)
         return "the values of the step are observed";
     if (f->n_ranks > 1 ? !f->one_each : !f->lane_per_device)
@@ -101,6 +103,7 @@ void pg__sums_know(pg_trainer *t, const pg_train_opts *o)
     t->sums.facts = (pg__sum_facts){.on_cpus = t->devs.backend->host_memory,
                                     .in_tree = o->deterministic,
                                     .without_group = o->cpu_merge,
+                                    .tunes = o->gpu_tune,
                                     .one_each = 1,
                                     .n_devices = t->devs.n_devices,
                                     .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1};

@@ -29,6 +29,7 @@ typedef struct pg__sum_facts {
     int on_cpus;
     int in_tree;       /* deterministic: sums follow the order of the tree */
     int without_group; /* NCCL is not wanted (cpu_merge) */
+    int tunes;         /* GPUs: sums may overlap with the backward pass (gpu_tune) */
     int one_each;      /* every replica of every rank has a device of its own */
     int is_placed;     /* GPUs share one model */
     int shares_lanes;  /* several devices share the work of a lane */

@@ -170,6 +170,7 @@ typedef struct pg__trainer_devs {
     char *device_names;    /* of the replicas: "cpu:0,cpu:1" */
     size_t *device_of;     /* per replica */
     uint64_t mirrored;     /* version of the parameters on the other devices */
+    int tunes;             /* GPUs: steps may be recorded (pg_train_opts.gpu_tune) */
     int is_split;          /* the devices share the variables of one replica: model_parallel.h */
     pg__frame_part *parts; /* per device: what a step runs on */
     pg__strs placed_on;    /* devices, by their numbers in `assigned` */

@@ -59,7 +59,7 @@ def predictions(path):
 
 def train(folder, library):
     counts = run(folder, library, 'm.json', '--data', bert + '/data.npz', '--loss', 'sparse_categorical_crossentropy', '--optimizer',
-                 'adam', '--batch-size', '32', '--epochs', '2', '--seed', '1', '--devices', 'cuda:0', '--precision', 'bfloat16',
+                 'adam', '--batch-size', '32', '--epochs', '2', '--seed', '1', '--devices', 'cuda:0', '--gpu-tune', '--precision', 'bfloat16',
                  '-q', '--force', '-o', 'o.h5')
     run(folder, None, 'm.json', '--weights', 'o.h5', '--predict', bert + '/data.npz', '--out', 'p.npy', '--force', '-q')
     return counts, predictions(folder + '/p.npy')

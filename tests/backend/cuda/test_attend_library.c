@@ -55,6 +55,9 @@ typedef struct bench {
     size_t n_missing;
 } bench;
 
+/* Of the devices that are opened from here on. */
+static int is_tuned = 1;
+
 static void open_bench(bench *b, const char *library, int deterministic)
 {
     *b = (bench){.e = {.backend = pg_backend_get(PG_BACKEND_ABI)}};
@@ -62,7 +65,8 @@ static void open_bench(bench *b, const char *library, int deterministic)
     log_open(&b->log);
     assert_int_equal(setenv("FAKE_CUDA_ATTEND", library, 1), 0);
     assert_ok(b->e.backend->open(
-        &b->e.dev, 0, &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
+        &b->e.dev, 0,
+        &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic, .tune = is_tuned}, NULL));
 }
 
 static void close_bench(bench *b)
@@ -188,6 +192,14 @@ static void leaves_the_library_where_it_has_to_be_deterministic(void **state)
 {
     (void)state;
     check("fast", 1, 0);
+}
+
+static void leaves_the_library_unless_it_is_asked_for(void **state)
+{
+    (void)state;
+    is_tuned = 0;
+    check("fast", 0, 0);
+    is_tuned = 1;
 }
 
 /* The probabilities are asked for, or have a gradient of their own. */
@@ -345,6 +357,7 @@ PG_TEST_MAIN(cmocka_unit_test(agrees_with_the_plain_answers),
              cmocka_unit_test(leaves_a_library_that_fails),
              cmocka_unit_test(leaves_a_library_that_has_no_gradient),
              cmocka_unit_test(leaves_the_library_where_it_has_to_be_deterministic),
+             cmocka_unit_test(leaves_the_library_unless_it_is_asked_for),
              cmocka_unit_test(leaves_a_library_where_the_probabilities_are_read),
              cmocka_unit_test(tries_equal_layers_once),
              cmocka_unit_test(works_where_only_one_gradient_is_read),

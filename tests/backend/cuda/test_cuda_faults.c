@@ -79,7 +79,8 @@ static int do_inst(work *w, const pg__inst *i)
 static int do_tape(work *w)
 {
     const uint32_t n = w->b->tape.n_values;
-    int fine = is_fine(w, w->on->open(&w->dev, 0, &(pg__dev_opts){.n_threads = 1}, &w->err));
+    int fine =
+        is_fine(w, w->on->open(&w->dev, 0, &(pg__dev_opts){.n_threads = 1, .tune = 1}, &w->err));
     if (!fine)
         return 0;
     w->mem = pg__mem_array(n, sizeof *w->mem);

@@ -166,7 +166,8 @@ static pg_trainer *open_digits(const a_run *r)
                                 .optimizer = "adam",
                                 .devices = r->devices,
                                 .precision = r->precision,
-                                .deterministic = r->deterministic};
+                                .deterministic = r->deterministic,
+                                .gpu_tune = tune_how()};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s", err.msg);
     return t;

@@ -48,7 +48,8 @@ static pg_trainer *run_on(const char *devices, const char *model, pg_fit_opts *o
                                .loss = "categorical_crossentropy",
                                .optimizer = "adam",
                                .devices = devices,
-                               .deterministic = 1};
+                               .deterministic = 1,
+                               .gpu_tune = 1};
     const pg_callback cb = {.user = (void *)(uintptr_t)&cancel,
                             .batch_end = cancels ? cancel_it : NULL};
     opts->cancel = &cancel;

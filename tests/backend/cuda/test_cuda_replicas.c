@@ -17,7 +17,7 @@ typedef struct how {
     size_t accumulate;
     int deterministic, cpu_merge, batch_norm;
     double *loss; /* of all rows, after the epoch; NULL: not wanted */
-    int penalised;
+    int penalised, untuned;
 } how;
 
 /* The run's model with a regularizer for every kernel; path: where it is written. */
@@ -58,7 +58,8 @@ static pg_trainer *open_trainer(const how *h, pg_data **data)
                                 .devices = h->devices,
                                 .deterministic = h->deterministic,
                                 .cpu_merge = h->cpu_merge,
-                                .batch_norm = h->batch_norm};
+                                .batch_norm = h->batch_norm,
+                                .gpu_tune = !h->untuned};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s: %s", h->devices, err.msg);
     assert_ok(pg_data_open(data, data_file, &err));
@@ -197,6 +198,38 @@ static void steps_are_recorded_once(void **state)
     unlink(path);
     assert_int_equal(n_recorded, 1);
     assert_int_equal(n_queued, 1);
+}
+
+/* Lines of a log of host.h that begin so, of two devices that train. */
+static size_t n_lines(int untuned, const char *with)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    size_t n, found = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", .untuned = untuned}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f))
+        found += strncmp(line, with, strlen(with)) == 0;
+    fclose(f);
+    unlink(path);
+    return found;
+}
+
+/* Nor does a sum begin before the backward pass has ended: one for each step and device. */
+static void nothing_is_recorded_unless_asked(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+    assert_int_equal(n_lines(1, "record "), 0);
+    assert_true(n_lines(0, "record ") > 0);
+    assert_int_equal(n_lines(1, "queue coll_sum "), 2 * N_STEPS);
+    assert_true(n_lines(0, "queue coll_sum ") > 2 * N_STEPS);
+    assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        check(&(how){"cnn_bn", many[i], "adam", .untuned = 1},
+              &(how){"cnn_bn", many[i], "adam", .untuned = 0}, 1e-4);
 }
 
 /* The weights after three epochs with one trainer; in the second, classes have no weights. */
@@ -566,6 +599,7 @@ PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_o
              cmocka_unit_test(replicas_train_as_one),
              cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
              cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once),
+             cmocka_unit_test(nothing_is_recorded_unless_asked),
              cmocka_unit_test(recordings_go_before_their_plans),
              cmocka_unit_test(weights_of_rows_come_and_go),
              cmocka_unit_test(smaller_batches_before_a_larger_one_take_no_room))

@@ -76,8 +76,9 @@ static void any_number_of_products_is_a_batch(void **state)
     (void)state;
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         pg__dev *d = NULL;
-        assert_ok(
-            on->open(&d, 0, &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
+        assert_ok(on->open(
+            &d, 0, &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic, .tune = 1},
+            NULL));
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             check(d, sizes[k], 0, 0);
             check(d, sizes[k], 0, 1);

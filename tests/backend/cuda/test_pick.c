@@ -16,13 +16,17 @@ typedef struct bench {
     pg_err err;
 } bench;
 
+/* Of the devices that are opened from here on. */
+static int is_tuned = 1;
+
 static void open_bench(bench *b, const char *plans, int deterministic)
 {
     *b = (bench){.on = pg_backend_get(PG_BACKEND_ABI)};
     log_open(&b->log);
     assert_int_equal(setenv("FAKE_CUDA_PLANS", plans, 1), 0);
-    assert_ok(b->on->open(&b->dev, 0,
-                          &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
+    assert_ok(b->on->open(
+        &b->dev, 0,
+        &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic, .tune = is_tuned}, NULL));
 }
 
 static void close_bench(bench *b)
@@ -148,6 +152,15 @@ static void tries_nothing_where_it_has_to_be_deterministic(void **state)
     check("slow fast", 1, "slow", 1);
 }
 
+static void tries_nothing_unless_asked(void **state)
+{
+    (void)state;
+    is_tuned = 0;
+    check("slow fast", 0, "slow", 1);
+    check("none fast", 0, "fast", 1);
+    is_tuned = 1;
+}
+
 static void tries_equal_work_once(void **state)
 {
     bench b;
@@ -266,7 +279,7 @@ PG_TEST_MAIN(CLOCK_TESTS cmocka_unit_test(takes_the_fastest),
              cmocka_unit_test(passes_over_what_cannot_be_made),
              cmocka_unit_test(tries_the_first_few_only),
              cmocka_unit_test(tries_nothing_where_it_has_to_be_deterministic),
-             cmocka_unit_test(tries_equal_work_once),
+             cmocka_unit_test(tries_nothing_unless_asked), cmocka_unit_test(tries_equal_work_once),
              cmocka_unit_test(goes_another_way_or_tells_where_all_fail),
              cmocka_unit_test(survives_the_failure_of_any_call),
              cmocka_unit_test(remembers_nothing_of_work_that_it_cannot_tell),

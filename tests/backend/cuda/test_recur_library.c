@@ -15,6 +15,9 @@ typedef struct bench {
     size_t n_missing;
 } bench;
 
+/* Of the devices that are opened from here on. */
+static int is_tuned = 1;
+
 static void open_bench(bench *b, const char *how, int deterministic)
 {
     *b = (bench){.e = {.backend = pg_backend_get(PG_BACKEND_ABI)}};
@@ -22,7 +25,8 @@ static void open_bench(bench *b, const char *how, int deterministic)
     log_open(&b->log);
     assert_int_equal(setenv("FAKE_CUDA_RNN", how, 1), 0);
     assert_ok(b->e.backend->open(
-        &b->e.dev, 0, &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
+        &b->e.dev, 0,
+        &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic, .tune = is_tuned}, NULL));
 }
 
 static void close_bench(bench *b)
@@ -159,6 +163,16 @@ static void leaves_the_library_where_it_has_to_be_deterministic(void **state)
 {
     (void)state;
     check("fast", 1, 0);
+}
+
+static void leaves_the_library_unless_it_is_asked_for(void **state)
+{
+    const size_t c = usual_case();
+    (void)state;
+    is_tuned = 0;
+    const count n = go(c, "fast", 0, 1);
+    is_tuned = 1;
+    assert_int_equal(n.forward + n.backward, 0);
 }
 
 /* A tape whose kept results are as large as the operation's own. */
@@ -299,6 +313,7 @@ PG_TEST_MAIN(cmocka_unit_test(agrees_with_the_plain_answers),
              cmocka_unit_test(leaves_a_library_that_does_nothing),
              cmocka_unit_test(leaves_a_library_that_fails),
              cmocka_unit_test(leaves_the_library_where_it_has_to_be_deterministic),
+             cmocka_unit_test(leaves_the_library_unless_it_is_asked_for),
              cmocka_unit_test(leaves_a_library_that_has_no_room),
              cmocka_unit_test(tries_equal_layers_once),
              cmocka_unit_test(tells_a_layer_that_a_library_knows_from_another),

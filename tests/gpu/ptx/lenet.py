@@ -59,7 +59,7 @@ def train(folder, pgfit, device, start, refused=''):
     out = f'{folder}/{device.replace(":", "")}{"-own" if refused else ""}.safetensors'
     command = [pgfit, f'{folder}/model.json', '--data', f'{folder}/data.npz', '--loss', 'sparse_categorical_crossentropy',
                '--optimizer', 'adam', '--batch-size', str(ROWS - 1), '--epochs', '1', '--seed', '7', '--no-shuffle', '--deterministic',
-               '--devices', device, '-o', out, '--force', *start]
+               '--devices', device, '--gpu-tune', '-o', out, '--force', *start]
     r = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, FAKE_CUDA_REFUSES=refused))
     if r.returncode != 0:
         sys.exit(f'{" ".join(command)}: exit {r.returncode}\n{r.stderr}')

@@ -42,7 +42,7 @@ def names():
 
 def run(what, command, seed, log):
     begun = time.monotonic()
-    env = dict(os.environ, PG_CUDA_PLUGIN=options.plugin, PTX_SEED=str(seed), PTX_LOG=log, OMP_WAIT_POLICY='passive')
+    env = dict(os.environ, PG_CUDA_PLUGIN=options.plugin, PG_TUNE='1', PTX_SEED=str(seed), PTX_LOG=log, OMP_WAIT_POLICY='passive')
     r = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     return what, seed, r.returncode, r.stdout, time.monotonic() - begun
 

@@ -10,7 +10,7 @@
  * begin while the backward pass goes on. */
 #define ON(cpus, devices, ranks, ...)                                                        \
     {                                                                                        \
-        .on_cpus = cpus, .n_devices = devices, .n_ranks = ranks, .one_each = 1,              \
+        .on_cpus = cpus, .n_devices = devices, .n_ranks = ranks, .one_each = 1, .tunes = 1,  \
         .lane_per_device = 1, .has_rows = 1, .all_have_rows = 1, .was_begun = 1, __VA_ARGS__ \
     }
 #define CPUS(ranks, ...) ON(1, 1, ranks, __VA_ARGS__)
@@ -60,12 +60,16 @@ static const row rows[] = {
     {"GPUs whose lanes meet", GPUS(4, .meets = 1), PG_SUM_GROUP, .why = "BatchNormalization"},
     {"GPUs that are watched", GPUS(4, .is_watched = 1), PG_SUM_GROUP, .why = "observed"},
     {"two replicas on a GPU", GPUS(2, .lane_per_device = 0), PG_SUM_GROUP, .why = "several lanes"},
+    {"GPUs that are not tuned", GPUS(4, .tunes = 0), PG_SUM_GROUP, .why = "gpu_tune"},
     {"a GPU without rows", GPUS(4, .all_have_rows = 0), PG_SUM_GROUP, .why = "no rows"},
 
     {"GPUs of ranks", GPU_RANKS(.lane_per_device = 0), PG_SUM_GROUP_BUCKETS, .overlaps = 1,
      .why = "one lane"},
     {"GPUs of ranks, first step", GPU_RANKS(.was_begun = 0), PG_SUM_GROUP_BUCKETS, .begins = 1,
      .why = "first run"},
+    {"GPUs of ranks, not tuned", GPU_RANKS(.tunes = 0), PG_SUM_GROUP, .why = "gpu_tune"},
+    {"ranks, without GPUs to tune", CPUS(4, .tunes = 0), PG_SUM_RANKS_BUCKETS, .overlaps = 1,
+     .halves = 1, .why = "no order"},
     {"GPUs of ranks, shared", GPU_RANKS(.one_each = 0), PG_SUM_GROUP, .why = "several lanes"},
     {"GPUs of ranks, deterministic", GPU_RANKS(.in_tree = 1), PG_SUM_HOSTS, 1,
      .why = "deterministic"},
