@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What only a GPU can show: builds pg-cuda.so, runs the operations, golden runs, replicas, faults and the
-# benchmark on a real device, prints a table and leaves logs. Less than 8 minutes. Exit status: 0, 1 where
-# something failed, 2 where nothing could be run, 77 without a GPU.
+# benchmark on a real device, prints a table and leaves logs; what steps should take is said beside what they
+# do (predictions.md, by predict.py). Less than 8 minutes. Exit status: 0, 1 where something failed, 2 where
+# nothing could be run, 77 without a GPU.
 #
 #   tests/gpu/run.sh [--quick] [--out DIR]
 #       builds here, in build-gpu/. Wants what libpg is built with (README), nvcc, cuDNN and NCCL: in
@@ -21,7 +22,7 @@ while [ $# -gt 0 ]; do
     --quick) quick=1 ;;
     --out | --pack | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
         declare "${1#--}=$2"; shift ;;
-    *) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -113,7 +114,7 @@ if [ -n "$pack" ]; then
     mkdir -p "$here/../../build-gpu" "$pack" || exit 2
     build "$(cd "$here/../../build-gpu" && pwd)"
     gather "$here/../../build-gpu/build" "$pack"
-    cp -r "$here/run.sh" "$here/bench.py" "$here/scaling.py" "$here/models" "$here/peers" "$pack/"
+    cp -r "$here/run.sh" "$here/bench.py" "$here/predict.py" "$here/predictions.md" "$here/scaling.py" "$here/models" "$here/peers" "$pack/"
     cp -r "$here/../../testdata/golden" "$pack/testdata/"
     echo "$pack: $(du -sh "$pack" | cut -f1); on a machine with a GPU: $pack/run.sh"
     exit 0

@@ -20,4 +20,4 @@ with tempfile.TemporaryDirectory() as d:
     rows = [json.loads(line) for line in out.read_text().splitlines()]
 modes = [row['mode'] for row in rows if row['samples_per_s'] > 0 and row['first_step_s'] > 0]
 print(first)
-sys.exit(modes != ['pgfit', 'eager'] or '(eager)' not in first or first != second)
+sys.exit(modes != ['pgfit', 'tuned', 'eager'] or '(eager)' not in first or first != second)
