@@ -34,13 +34,24 @@
 
 extern const char *pg_testdata; /* folder testdata/, from argv[1] */
 
-#define PG_TEST_MAIN_WITH(setup, teardown, ...)                      \
-    const char *pg_testdata = ".";                                   \
-    int main(int argc, char **argv)                                  \
-    {                                                                \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};             \
-        pg_testdata = argc > 1 ? argv[1] : ".";                      \
-        return cmocka_run_group_tests(tests, (setup), (teardown));   \
+/* PG_ONLY_TEST names the tests to run, with * and ?; PG_LIST_TESTS prints all names instead. */
+static inline int pg_test_chosen(const struct CMUnitTest *tests, size_t n)
+{
+    cmocka_set_test_filter(getenv("PG_ONLY_TEST"));
+    for (size_t k = 0; k < n && getenv("PG_LIST_TESTS"); k++)
+        puts(tests[k].name);
+    return !getenv("PG_LIST_TESTS");
+}
+
+#define PG_TEST_MAIN_WITH(setup, teardown, ...)                    \
+    const char *pg_testdata = ".";                                 \
+    int main(int argc, char **argv)                                \
+    {                                                              \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};           \
+        pg_testdata = argc > 1 ? argv[1] : ".";                    \
+        if (!pg_test_chosen(tests, sizeof tests / sizeof *tests))  \
+            return 0;                                              \
+        return cmocka_run_group_tests(tests, (setup), (teardown)); \
     }
 #define PG_TEST_MAIN(...) PG_TEST_MAIN_WITH(NULL, NULL, __VA_ARGS__)
 
@@ -68,7 +79,9 @@ static inline pg_store *pg_test_store(const char *text)
                 for (rank = 0; *shape; shape += *shape == 'x', rank++)
                     dims[rank] = strtoull(shape, &shape, 10);
             }
-            assert_ok(pg__store_add_weight(s, &(pg__tensor_desc){.name = word, .dtype = PG_F32, .rank = rank, .dims = dims}, NULL));
+            assert_ok(pg__store_add_weight(
+                s, &(pg__tensor_desc){.name = word, .dtype = PG_F32, .rank = rank, .dims = dims},
+                NULL));
         } else if (n) {
             assert_ok(pg__store_add_layer(s, word, NULL));
         }

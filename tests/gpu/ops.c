@@ -1,11 +1,24 @@
 /* ops PRECISION: every operation on a real device, PG_GPU_DEVICE or cuda:0, against the plain
  * answers in double; what is float32 within the bounds of ops.def, tf32 within those of products of
- * numbers with 10 bits, bfloat16 and float16 within those of op_compact.h. */
+ * numbers with 10 bits, bfloat16 and float16 within those of op_compact.h. PG_ONLY_OP names one
+ * operation that is looked at alone; "ops list" prints the names of all. */
 #include "ops/attend_cases.h"
 #include "ops/op_compact.h"
 
 static engine on;
 static size_t n_missing, ordinal;
+
+/* Those that a case begins with. */
+static void list_operations(void)
+{
+    for (size_t c = 0; c < N_CASES; c++) {
+        size_t before = 0;
+        while (before < c && cases[before].kind != cases[c].kind)
+            before++;
+        if (before == c)
+            puts(pg__op_of(cases[c].kind)->name);
+    }
+}
 
 static int open_device(void **state)
 {
@@ -14,6 +27,11 @@ static int open_device(void **state)
     pg_err err = {0};
     (void)state;
     on.n_missing = &n_missing;
+    only_op = getenv("PG_ONLY_OP");
+    if (strcmp(pg_testdata, "list") == 0) {
+        list_operations();
+        exit(0);
+    }
     if (strcmp(pg_testdata, "tf32") == 0) { /* the argument, for this test */
         opts.precision = PG_TF32;
         on.slack = 3e-3;
@@ -55,7 +73,8 @@ static void attention_agrees_whoever_does_it(void **state)
     const pg__dev_opts opts = {.n_threads = 1, .tune = getenv("PG_TUNE") != NULL};
     engine e = on;
     (void)state;
-    for (size_t c = 0; elem != PG_ELEM_REAL && c < N_OWN; c++) {
+    const int is_wanted_too = !only_op || strcmp(only_op, "attention") == 0;
+    for (size_t c = 0; is_wanted_too && elem != PG_ELEM_REAL && c < N_OWN; c++) {
         built b;
         build_case(&b, &own[c], elem, 1);
         assert_ok(e.backend->open(&e.dev, ordinal, &opts, NULL));
@@ -77,7 +96,8 @@ static void gives_equal_bits_whatever_memory_held(void **state)
 static void results_may_lie_over_operands(void **state)
 {
     (void)state;
-    assert_true(writes_over_operands(on) > 80);
+    const size_t n = writes_over_operands(on);
+    assert_true(only_op || n > 80);
 }
 
 PG_TEST_MAIN_WITH(open_device, close_device, cmocka_unit_test(agrees),

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What only a GPU can show: builds pg-cuda.so, runs the operations, golden runs, replicas, faults and the
 # benchmark on a real device, prints a table and leaves logs; what steps should take is said beside what they
-# do (predictions.md, by predict.py). Less than 8 minutes. Exit status: 0, 1 where something failed, 2 where
+# do (predictions.md, by predict.py). What fails does not keep the rest from running, and all that is to be
+# sent back lies in DIR.tar.gz in the end. Less than 8 minutes. Exit status: 0, 1 where something failed, 2 where
 # nothing could be run, 77 without a GPU.
 #
 #   tests/gpu/run.sh [--quick] [--out DIR]
@@ -9,20 +10,22 @@
 #       $CUDA_HOME or /usr/local/cuda, or as Python packages (nvidia-*) beside python3. --quick leaves the
 #       benchmark out. It measures PyTorch and JAX too where python3 has them, and what it had no time for
 #       when it is run again with the same DIR.
-#   tests/gpu/run.sh --pack DIR
+#   tests/gpu/run.sh --pack DIR [--libraries]
 #       builds here, without a GPU, and puts into DIR all that another machine needs but CUDA, cuDNN and
-#       NCCL: where meson, libhdf5 or cmocka are not there. Then, there:
+#       NCCL: where meson, libhdf5 or cmocka are not there. --libraries: those too, which NVIDIA lets be
+#       passed on with a program: the other machine then needs nothing but the driver. Then, there:
 #   DIR/run.sh [--quick] [--out DIR]
 #   --try FILE: with FILE for pg-cuda.so and without a GPU, to see that this script runs
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out= quick= pack= try=
+out= quick= pack= try= libraries=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
+    --libraries) libraries=1 ;;
     --out | --pack | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
         declare "${1#--}=$2"; shift ;;
-    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -34,7 +37,7 @@ python_parts() { # folders of nvidia-* packages: one for each library, or one fo
     command -v python3 >/dev/null && python3 -c 'import glob, sys
 print("\n".join(d for p in sys.path if p for d in sorted(glob.glob(p + "/nvidia/*/"))))'
 }
-toolkits() { printf '%s\n' "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-* /usr | grep . ; }
+toolkits() { printf '%s\n' "$here/cuda" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-* /usr | grep . ; }
 has_library() { compgen -G "$1/$2.so*" >/dev/null; }
 
 # The folders with libraries that programs are to find, most wanted first.
@@ -110,12 +113,24 @@ END
         chmod +x "$to/bin/${f##*/}"
     done
 }
+# What the plug-in links to, and what those open by name: the whole of cuDNN, NVRTC with its parts.
+bring_libraries() { # folder
+    local f
+    mkdir -p "$1/cuda/lib64"
+    for f in $(library_path | tr : '\n' | sed 's#$#/lib*.so.[0-9]*#'); do
+        case ${f##*/} in
+        libcudart.so.* | libcublas.so.* | libcublasLt.so.* | libcudnn*.so.* | libnccl.so.* | libnvrtc*.so.* | libnvJitLink.so.*)
+            cp -L "$f" "$1/cuda/lib64/" || die "$f was not copied" ;;
+        esac
+    done
+}
 if [ -n "$pack" ]; then
     mkdir -p "$here/../../build-gpu" "$pack" || exit 2
     build "$(cd "$here/../../build-gpu" && pwd)"
     gather "$here/../../build-gpu/build" "$pack"
     cp -r "$here/run.sh" "$here/bench.py" "$here/predict.py" "$here/predictions.md" "$here/scaling.py" "$here/models" "$here/peers" "$pack/"
     cp -r "$here/../../testdata/golden" "$pack/testdata/"
+    [ -z "$libraries" ] || bring_libraries "$pack"
     echo "$pack: $(du -sh "$pack" | cut -f1); on a machine with a GPU: $pack/run.sh"
     exit 0
 fi
@@ -130,7 +145,8 @@ export GPU_LIBRARIES
 begun=$SECONDS
 if [ -d "$here/bin" ]; then
     bin=$here/bin data=$here/testdata/golden
-    export PG_CUDA_PLUGIN=$here/lib/pg-cuda.so
+    export PG_CUDA_PLUGIN=$here/lib/pg-cuda.so # beside them, or in the package that they are in
+    [ -e "$PG_CUDA_PLUGIN" ] || export PG_CUDA_PLUGIN=$here/../pg-cuda.so
     pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden mixed=$bin/backend_cuda_test_cuda_mixed ops=$bin/gpu_ops profile=$bin/gpu_profile
 else
     mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd)
@@ -152,18 +168,24 @@ row() { # name, result, seconds, what there is to say
     printf '%-28s %-7s %4ds  %s\n' "$1" "$2" "$3" "$4" | tee -a "$out/table"
     [ "$2" = ok ] || [ "$2" = left ] || bad=1
 }
+why() { # log: the line that says most
+    local words
+    for words in '^alone, ' '^pgfit: ' 'error|cuda:'; do
+        grep -m1 -iE -- "$words" "$1" | cut -c1-400 | grep . && return
+    done
+}
 try() { # name, seconds at most, command...: is right where it ends with 0
-    local name=$1 most=$2 log=$out/${1// /-}.log t=$SECONDS rc=0
+    local name=$1 most=$2 log=$out/${1//[ :,]/-}.log t=$SECONDS rc=0
     shift 2
     timeout -k 5 "$most" "$@" >"$log" 2>&1 || rc=$?
     case $rc in
     0) row "$name" ok $((SECONDS - t)) "$(grep -v '^\[' "$log" | tail -1 | cut -c1-90)" ;;
     124) row "$name" LATE $((SECONDS - t)) "stopped after $most s: $log" ;;
-    *) row "$name" FAILED $((SECONDS - t)) "exit $rc: $(grep -m1 -iE 'error|cuda:|pgfit:' "$log" | cut -c1-90) ($log)" ;;
+    *) row "$name" FAILED $((SECONDS - t)) "exit $rc: $(why "$log") ($log)" ;;
     esac
 }
 refuses() { # name, exit status, words of the message, command...
-    local name=$1 status=$2 words=$3 log=$out/${1// /-}.log t=$SECONDS rc=0
+    local name=$1 status=$2 words=$3 log=$out/${1//[ :,]/-}.log t=$SECONDS rc=0
     shift 3
     timeout -k 5 60 "$@" >"$log" 2>&1 || rc=$?
     if [ $rc -eq "$status" ] && grep -qF -- "$words" "$log"; then
@@ -179,12 +201,36 @@ refuses() { # name, exit status, words of the message, command...
     echo "libraries: $GPU_LIBRARIES"
 } 2>/dev/null | tee "$out/device.log"
 
-try 'operations float32' 120 "$ops" float32
-try 'operations tf32' 120 "$ops" tf32
-try 'operations bfloat16' 120 "$ops" bfloat16
-try 'operations float16' 120 "$ops" float16
-try 'golden runs' 120 "$golden" "$data/.."
-try 'mixed precision' 120 "$mixed" "$data/.."
+# A GPU does nothing more for a process in which one kernel failed. Where all together fail, each goes by
+# itself: the last line names those that fail then, too.
+apart() { # variable that names one, command that lists all, command...
+    local variable=$1 list=$2 one failed= n=0
+    shift 2
+    timeout -k 5 90 "$@" && return
+    for one in $(eval "$list"); do
+        n=$((n + 1))
+        env "$variable=$one" timeout -k 5 20 "$@" >"$out/one" 2>&1 || { failed="$failed $one" && cat "$out/one"; }
+    done
+    echo "alone, $(wc -w <<<"$failed") of $n fail:$failed"
+    return 1
+}
+operations() { apart PG_ONLY_OP '"$ops" list' "$ops" "$1"; }
+# shellcheck disable=SC2016 # read when they run
+tests_of() { apart PG_ONLY_TEST "env PG_LIST_TESTS=1 '$1'" "$1" "$data/.."; }
+export -f apart operations tests_of
+export ops data out
+for precision in float32 tf32 bfloat16 float16; do
+    try "operations $precision" 200 bash -c "operations $precision"
+done
+try 'golden runs' 200 bash -c "tests_of '$golden'"
+try 'mixed precision' 200 bash -c "tests_of '$mixed'"
+# The same with what only saves time (pgfit --gpu-tune).
+export PG_TUNE=1
+try 'tuned: bfloat16' 200 bash -c 'operations bfloat16'
+try 'tuned: float16' 200 bash -c 'operations float16'
+try 'tuned: golden runs' 200 bash -c "tests_of '$golden'"
+try 'tuned: mixed precision' 200 bash -c "tests_of '$mixed'"
+unset PG_TUNE
 
 # One set of weights, whatever the number of replicas.
 fit() { # devices, file, how
@@ -205,6 +251,7 @@ export -f fit replicas
 export pgfit data out
 try 'replicas' 90 bash -c replicas
 try 'equal runs' 60 bash -c 'fit cuda:0 "$out/again.safetensors" && cmp "$out/replicas1.safetensors" "$out/again.safetensors" && echo "equal bits"'
+try 'tuned: equal runs' 60 bash -c 'fit cuda:0 "$out/again.safetensors" "--deterministic --gpu-tune" && cmp "$out/replicas1.safetensors" "$out/again.safetensors" && echo "equal bits"'
 if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
     try 'two GPUs' 60 bash -c 'fit cuda:0,cuda:1 "$out/two.safetensors" && cmp "$out/replicas1.safetensors" "$out/two.safetensors" && echo "equal bits"'
 else
@@ -225,6 +272,7 @@ export -f two_ranks
 if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ] || [ -n "$try" ]; then
     try 'two ranks, by the hosts' 60 bash -c 'two_ranks auto "$out/ranks.safetensors" --deterministic && cmp "$out/replicas1.safetensors" "$out/ranks.safetensors" && echo "equal bits"'
     try 'two ranks, NCCL' 60 bash -c 'two_ranks auto "$out/nccl.safetensors" "" && echo "both ended well"'
+    try 'tuned: two ranks, NCCL' 60 bash -c 'two_ranks auto "$out/nccl.safetensors" --gpu-tune && echo "both ended well"'
 else
     row 'two ranks' left 0 "there is one GPU"
 fi
@@ -256,14 +304,17 @@ fi
 small=("$pgfit" "$data/mlp_digits/model.json" --data "$data/mlp_digits/data.npz" --loss categorical_crossentropy)
 refuses 'no such device' 2 'cuda:99 does not exist' "${small[@]}" --devices cuda:99
 refuses 'no plug-in' 3 'does not exist' env PG_CUDA_PLUGIN=/nowhere/pg-cuda.so "${small[@]}" --devices cuda:0
-if [ -n "$try" ]; then
+finish() {
+    rm -f "$out/one"
     row 'all' "$([ $bad -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - begun)) "$out"
+    tar -czf "$out.tar.gz" -C "$(dirname "$out")" --exclude='*.npz' --exclude='*.safetensors' "$(basename "$out")" && echo "send back: $out.tar.gz"
     exit $bad
-fi
+}
+[ -z "$try" ] || finish
 refuses 'no device to be seen' 3 'CUDA_VISIBLE_DEVICES' env CUDA_VISIBLE_DEVICES= "${small[@]}" --devices cuda:0
 refuses 'no device to be seen, -1' 3 'CUDA_VISIBLE_DEVICES' env CUDA_VISIBLE_DEVICES=-1 "${small[@]}" --devices cuda:0
 # 32 rows of 1024 x 1024 cells and 4096 filters: 512 GiB.
-python3 - "$out" <<'END'
+command -v python3 >/dev/null && python3 - "$out" <<'END'
 import io, json, struct, sys, zipfile
 conv = {'class_name': 'Conv2D', 'config': {'name': 'conv', 'filters': 4096, 'kernel_size': [1, 1],
         'batch_input_shape': [None, 1024, 1024, 1]}}
@@ -280,7 +331,11 @@ with zipfile.ZipFile(sys.argv[1] + '/large.npz', 'w', zipfile.ZIP_DEFLATED) as z
             n *= int(d)
         z.writestr(name + '.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + bytes(n))
 END
-refuses 'out of memory' 2 '(layer conv: ' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
+if [ -e "$out/large.npz" ]; then
+    refuses 'out of memory' 2 '(layer conv: ' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
+else
+    row 'out of memory' left 0 'there is no python3'
+fi
 
 # What eight GPUs would do, from the times of this one's calls; sums' times are assumed (scaling.py).
 scaling() {
@@ -288,7 +343,11 @@ scaling() {
 }
 export -f scaling
 export profile here
-try 'scaling of ResNet-50' 60 bash -c 'scaling sparse_categorical_crossentropy'
+if command -v python3 >/dev/null; then
+    try 'scaling of ResNet-50' 60 bash -c 'scaling sparse_categorical_crossentropy'
+else
+    row 'scaling of ResNet-50' left 0 'there is no python3'
+fi
 
 if [ -n "$quick" ]; then
     row benchmark left 0 '--quick'
@@ -304,5 +363,4 @@ fi
 if command -v compute-sanitizer >/dev/null && [ -z "$quick" ] && [ $((SECONDS - begun)) -lt 420 ]; then
     try 'compute-sanitizer' 55 compute-sanitizer --error-exitcode 9 "${small[@]}" --devices cuda:0 --epochs 1
 fi
-row 'all' "$([ $bad -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - begun)) "$out"
-exit $bad
+finish

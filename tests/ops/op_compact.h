@@ -66,7 +66,7 @@ static inline void agrees_in_16_bits(engine e, pg__elem elem)
 {
     e.slack = elem == PG_ELEM_BF16 ? BF16_BOUND : F16_BOUND;
     for (size_t c = 0; c < N_CASES; c++)
-        for (how way = ALL; way < N_WAYS && !is_for_hosts(cases[c].kind); way++) {
+        for (how way = ALL; way < N_WAYS && is_wanted(c) && !is_for_hosts(cases[c].kind); way++) {
             built b;
             build(&b, &cases[c]);
             add_backward(&b);

@@ -407,10 +407,20 @@ static void compare(const built *b, size_t c, double slack, void **exact, void *
             compare_value(b, b->tape.values[b->in[k]].grad, last->op, c, slack, exact, mem);
 }
 
+/* Of the checks below, only cases of this operation; NULL: all. */
+static const char *only_op;
+
+static inline int is_wanted(size_t c)
+{
+    return !only_op || strcmp(pg__op_of(cases[c].kind)->name, only_op) == 0;
+}
+
 static inline void agrees_with_double(engine e)
 {
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
+        if (!is_wanted(c))
+            continue;
         build(&b, &cases[c]);
         add_backward(&b);
         void **exact = run_case(&b, DOUBLE), **mem = run_case(&b, e);
@@ -432,6 +442,8 @@ static inline void gives_equal_bits(engine e)
 {
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
+        if (!is_wanted(c))
+            continue;
         build(&b, &cases[c]);
         add_backward(&b);
         void **one = run_case(&b, e);
@@ -476,6 +488,8 @@ static inline size_t writes_over_operands(engine e)
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
         uint32_t unused[2];
+        if (!is_wanted(c))
+            continue;
         build(&b, &cases[c]);
         add_backward(&b);
         void **mem = run_case(&b, e);

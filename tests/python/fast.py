@@ -5,6 +5,7 @@ The package in FOLDER (tools/python) over libpg.so (PG_LIBRARY), with nothing bu
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -174,6 +175,44 @@ class Judge(Case):
         self.assertEqual(found.rows[0].a.shape, found.rows[0].b.shape)
         self.assertTrue(pgfit.diff('before.h5', 'after.h5', abs=1e9).equal)
         self.refused(pgfit.MismatchError, pgfit.diff, 'before.h5', 'model.h5')
+
+
+class GpuCheck(Case):
+    """On wheels that are made here: the plug-in's, NVIDIA's, and with the checks."""
+
+    def check(self, *arguments):
+        path = os.pathsep.join([sys.argv[1], 'site'])
+        return subprocess.run([sys.executable, '-m', 'pgfit.gpu_check', *arguments], env={**os.environ, 'PYTHONPATH': path}, text=True,
+                              capture_output=True)
+
+    def says(self, words, *arguments):
+        r = self.check(*arguments)
+        self.assertEqual((r.returncode, r.stdout), (2, ''))
+        self.assertRegex(r.stderr, rf'^pgfit.gpu_check: .*{words}.*\n$')
+
+    def make(self, path, text=''):
+        path = pathlib.Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def test_says_which_wheel_is_missing(self):
+        self.says('wheel pgfit-cuda13 is not installed: pip install pgfit-cuda13')
+        self.make('site/pgfit_cuda13/__init__.py')
+        for library in 'cu13/lib/libcudart.so.13', 'cu13/lib/libcublasLt.so.13', 'cudnn/lib/libcudnn.so.9':
+            self.make('site/nvidia/' + library)
+        self.says('not installed: pip install nvidia-nccl-cu13 nvidia-cuda-nvrtc$')
+        for library in 'nccl/lib/libnccl.so.2', 'cu13/lib/libnvrtc.so.13':
+            self.make('site/nvidia/' + library)
+        self.says('has no checks in it: give --pack DIR')
+        self.says('nowhere: not a folder', '--pack', 'nowhere')
+
+    def test_runs_the_checks_with_this_python(self):
+        self.make('pack/run.sh', 'echo "$@"; command -v python3; exit 7\n')
+        os.mkdir('pack/exe')
+        r = self.check('--pack', 'pack', '--quick')
+        self.assertEqual(r.returncode, 7)
+        self.assertEqual(r.stdout.split(), ['--out', os.path.abspath('gpu-check'), '--quick',
+                                            os.path.join(os.path.dirname(sys.executable), 'python3')])
 
 
 class Steering(Case):
