@@ -15,7 +15,7 @@ SPACES = {'global': 'PTX_GLOBAL', 'shared': 'PTX_SHARED', 'local': 'PTX_LOCAL', 
 ORDERED = {'eq': '==', 'ne': '!=', 'lt': '<', 'le': '<=', 'gt': '>', 'ge': '>=', 'lo': '<', 'ls': '<=', 'hi': '>', 'hs': '>='}
 UNORDERED = {'equ': '!(a < b || a > b)', 'neu': '!(a == b)', 'ltu': '!(a >= b)', 'leu': '!(a > b)', 'gtu': '!(a <= b)',
              'geu': '!(a < b)', 'num': 'a == a && b == b', 'nan': 'a != a || b != b'}
-ARRAY = re.compile(r'\.(shared|global|const|local)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?\s*(?:=\s*\{?([^;}]*)\}?)?;')
+ARRAY = re.compile(r'\.(shared|global|const|local)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?\.align\s+\d+\s+)?([\w$]+)(?:\[(\d+)\])?\s*(?:=\s*\{?([^;}]*)\}?)?;')
 
 
 class Refused(Exception):
@@ -74,7 +74,7 @@ class Kernel:
     def declare_params(self, params):
         at = 0
         for p in filter(None, (p.strip() for p in params.split(','))):
-            m = re.fullmatch(r'\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?', p)
+            m = re.fullmatch(r'\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?\.align\s+\d+\s+)?([\w$]+)(?:\[(\d+)\])?', p)
             size = WIDTH[m[2]] // 8 * int(m[4] or 1)
             at = aligned(at, int(m[1] or WIDTH[m[2]] // 8))
             self.params.append((at, size))
