@@ -328,8 +328,9 @@ static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     }
     fill_pace(&out->pace, what, &alone, &u, &all, &v);
     PG_TRY(fill_load(out, t, what, err));
-    out->load.goes_along =
-        all.was_seen && !t->pool.cut.n_lanes && !(t->net.couples_rows && t->net.bn_sync);
+    out->load.goes_along = all.was_seen && !t->pool.cut.n_lanes &&
+                           !(t->net.couples_rows && t->net.bn_sync) &&
+                           (what->on_cpus || t->sums.facts.tunes);
 done:
     return st;
 }

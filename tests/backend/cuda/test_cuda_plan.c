@@ -8,6 +8,9 @@ typedef struct set {
     pg_data *data;
 } set;
 
+/* Of the sets that are opened from here on. */
+static int deterministic = 1, tunes;
+
 static set open_set(const char *devices)
 {
     char model[600], data[600];
@@ -19,7 +22,8 @@ static set open_set(const char *devices)
                                 .optimizer = "adam",
                                 .loss = "categorical_crossentropy",
                                 .devices = devices,
-                                .deterministic = 1};
+                                .deterministic = deterministic,
+                                .gpu_tune = tunes};
     if (pg_trainer_open(&s.t, &opts, &err) != PG_OK)
         fail_msg("%s: %s", devices, err.msg);
     assert_ok(pg_data_open(&s.data, data, &err));
@@ -55,6 +59,27 @@ static void a_gpu_is_timed_for_others(void **state)
     for (size_t i = 0; i < p.n_rows; i++)
         assert_true(p.rows[i].compute > 0 && p.rows[i].update > 0 && p.rows[i].memory > 0);
     close_set(&s);
+}
+
+/* Sums that begin during the backward pass are predicted only where they are asked for. */
+static void overlap_is_planned_where_it_is_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+    deterministic = 0;
+    for (tunes = 0; tunes < 2; tunes++) {
+        set s = open_set("cuda:0");
+        pg_plan p;
+        pg_err err = {0};
+        assert_ok(plan(&s, "gpus=2,hosts=2,link=100Gbit", &p, &err));
+        const pg_plan_row *r = &p.rows[p.n_rows - 1];
+        assert_true(r->exchange > 0);
+        assert_int_equal(r->shown < 0.99 * r->exchange, tunes);
+        close_set(&s);
+    }
+    deterministic = 1;
+    tunes = 0;
+    assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
 }
 
 static void others_are_refused(void **state)
@@ -101,5 +126,6 @@ static void a_plan_changes_nothing(void **state)
     close_set(&planned);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(a_gpu_is_timed_for_others), cmocka_unit_test(others_are_refused),
-             cmocka_unit_test(a_plan_changes_nothing))
+PG_TEST_MAIN(cmocka_unit_test(a_gpu_is_timed_for_others),
+             cmocka_unit_test(overlap_is_planned_where_it_is_asked_for),
+             cmocka_unit_test(others_are_refused), cmocka_unit_test(a_plan_changes_nothing))
