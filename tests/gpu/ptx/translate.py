@@ -182,7 +182,9 @@ class Kernel:
         plus = int(m[2] or '0', 0)
         if self.register(m[1]):
             bits = self.width(self.register(m[1]))
-            base = self.variable(m[1]) if bits == 64 else f'(uint64_t){self.variable(m[1])}'
+            base = self.variable(m[1])
+            if bits == 32:  # as an address of shared memory, from which nvcc may count back beyond 0 and on
+                return f'(uint64_t)(uint32_t)({base} + {plus & 0xffffffff}u)'
             return f'{base} + {plus}ull' if plus >= 0 else f'{base} - {-plus}ull'
         return self.address_of(f'{m[1]}+{plus}')
 
