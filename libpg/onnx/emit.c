@@ -353,11 +353,18 @@ pg__onnx_perm pg__onnx_native(const pg__onnx *x, pg__val v)
     return p;
 }
 
+/* In which a value is made and taken now. */
+static pg_dtype type_of(const pg__onnx *x, pg__val v)
+{
+    return x->tape->values[v].elem == PG_ELEM_INT ? PG_I32 : x->real;
+}
+
 static const pg__onnx_version *find_version(const pg__onnx *x, pg__val v, const uint32_t *perm)
 {
     const uint32_t rank = pg__onnx_dims(x, v)->rank;
     for (uint32_t k = x->values[v].versions; k; k = x->versions[k - 1].next)
-        if (memcmp(x->versions[k - 1].perm, perm, rank * sizeof *perm) == 0)
+        if (x->versions[k - 1].dtype == type_of(x, v) &&
+            memcmp(x->versions[k - 1].perm, perm, rank * sizeof *perm) == 0)
             return &x->versions[k - 1];
     return NULL;
 }
@@ -365,7 +372,7 @@ static const pg__onnx_version *find_version(const pg__onnx *x, pg__val v, const 
 /* The first version of a value is the one that it was made in; others come behind it. */
 void pg__onnx_set(pg__onnx *x, pg__val v, const pg__onnx_perm *p, pg__onnx_name name)
 {
-    pg__onnx_version n = {.name = name};
+    pg__onnx_version n = {.name = name, .dtype = type_of(x, v)};
     uint32_t *to = &x->values[v].versions;
     if (x->st != PG_OK)
         return;
@@ -400,11 +407,15 @@ pg__onnx_name pg__onnx_as(pg__onnx *x, pg__val v, const pg__onnx_perm *p)
         name = pg__onnx_static(x, v, rank, p);
     } else if (x->values[v].versions) {
         const pg__onnx_version from = x->versions[x->values[v].versions - 1];
+        name = from.name;
+        if (from.dtype != type_of(x, v))
+            name = pg__onnx_cast(x, name, type_of(x, v));
         for (uint32_t i = 0; i < rank; i++)
             for (uint32_t k = 0; k < rank; k++)
                 if (from.perm[k] == p->p[i])
                     perm[i] = k;
-        name = pg__onnx_transpose(x, from.name, perm, rank);
+        if (memcmp(from.perm, p->p, rank * sizeof *perm) != 0)
+            name = pg__onnx_transpose(x, name, perm, rank);
     } else {
         pg__onnx_refuse(x, "reads a value that was not made");
         return 0;

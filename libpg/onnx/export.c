@@ -60,14 +60,14 @@ static pg_status check_options(run *r, pg_err *err)
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return pg_fail(err, PG_E_ARG, "opset %d is not supported: use %d to %d", o->opset, OLDEST,
                        NEWEST);
-    const pg_status st = read_dtype(&r->x.real, o->dtype, err);
+    const pg_status st = read_dtype(&r->x.asked, o->dtype, err);
     if (st != PG_OK)
         return st;
     if (o->quantize && strcmp(o->quantize, "int8") != 0)
         return pg_fail(err, PG_E_ARG, "no such type to quantize to: %s", PG_SHOW(o->quantize));
-    if (o->quantize && r->x.real != PG_F32)
+    if (o->quantize && r->x.asked != PG_F32)
         return pg_fail(err, PG_E_ARG, "quantized kernels go with float32, not with %s", o->dtype);
-    const int oldest = r->x.real == PG_BF16 ? OLDEST_BF16 : OLDEST;
+    const int oldest = r->x.asked == PG_BF16 ? OLDEST_BF16 : OLDEST;
     if (o->opset && o->opset < oldest)
         return pg_fail(err, PG_E_ARG, "opset %d is not supported in bfloat16: use %d to %d",
                        o->opset, oldest, NEWEST);

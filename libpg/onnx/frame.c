@@ -142,10 +142,11 @@ static pg_status add_values(pg__str *graph, const pg__onnx *x, pg_err *err)
         PG_TRY(add_value(graph, x, PG_ONNX_INPUT, x->inputs[k], x->input_types[k],
                          k < m->n_inputs ? m->inputs[k] : m->states[k - m->n_inputs].before, err));
     for (size_t k = 0; k < x->n_outputs; k++) {
-        const pg__val v = k < m->n_outputs ? m->outputs[k] : m->states[k - m->n_outputs].after;
+        const pg__state *s = k < m->n_outputs ? NULL : &m->states[k - m->n_outputs];
+        const pg__val v = s ? s->after : m->outputs[k];
         const pg_dtype type = x->tape->values[v].elem == PG_ELEM_INT ? PG_I32
-                              : k < m->n_outputs                     ? PG_F32
-                                                                     : x->real;
+                              : s                                    ? pg__onnx_real(x, s->before)
+                                                                     : PG_F32;
         PG_TRY(add_value(graph, x, PG_ONNX_OUTPUT, x->outputs[k], type, v, err));
     }
 done:

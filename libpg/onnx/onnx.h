@@ -86,9 +86,11 @@ pg_status pg__onnx_join_concats(pg__onnx_graph *g, const pg__onnx_name *outputs,
 
 /* ---- one translation ---- */
 
-/* How a value is stored: axis i of the tensor is axis perm[i] of the value. */
+/* How a value is stored: axis i of the tensor is axis perm[i] of the value. Of one that is exact,
+ * but read by others, too, there is one in their type. */
 typedef struct pg__onnx_version {
     uint32_t perm[PG_MAX_RANK];
+    pg_dtype dtype;
     pg__onnx_name name;
     uint32_t next; /* 1 + index of the next version of the same value; 0: none */
 } pg__onnx_version;
@@ -112,6 +114,7 @@ typedef struct pg__onnx_value {
     uint32_t maker;    /* 1 + index of its instruction; 0: none */
     uint32_t user;     /* 1 + index of the last that reads it; 0: none */
     uint32_t uses;
+    int is_exact;  /* of float32 in any model */
     int is_static; /* it depends on variables alone */
     int has_take;  /* it is a view of a tensor of the source */
     pg__take take;
@@ -138,7 +141,8 @@ typedef struct pg__onnx {
     size_t *tensors; /* per parameter: of weights */
     const pg_onnx_opts *o;
     int64_t opset;
-    pg_dtype real; /* of numbers */
+    pg_dtype asked; /* for numbers */
+    pg_dtype real;  /* the same, or float32 while an instruction makes what is exact */
     pg__onnx_graph g;
     pg__onnx_value *values; /* per value of the tape */
     pg__onnx_version *versions;
@@ -161,6 +165,10 @@ typedef void (*pg__onnx_fn)(pg__onnx *x, const pg__inst *i);
 /* Translates x->low; PG_E_UNSUPPORTED names the layer. */
 pg_status pg__onnx_translate(pg__onnx *x, pg_err *err);
 void pg__onnx_fini(pg__onnx *x);
+
+/* exact.c: notes the values that a type of 16 bits would change beyond its rounding: those that ids
+ * and masks are made of. */
+void pg__onnx_find_exact(pg__onnx *x);
 
 /* symbolic.c: PG_E_UNSUPPORTED if a layer computes with a size that is not known on the tape m,
  * which was lowered with opts. */
@@ -211,6 +219,11 @@ static inline const pg__dims *pg__onnx_dims(const pg__onnx *x, pg__val v)
 {
     return &x->tape->values[v].shape;
 }
+/* The type of a value that is a number. */
+static inline pg_dtype pg__onnx_real(const pg__onnx *x, pg__val v)
+{
+    return x->values[v].is_exact ? PG_F32 : x->asked;
+}
 static inline pg__val pg__onnx_in(const pg__onnx *x, const pg__inst *i, size_t k)
 {
     return pg__in(x->tape, i, k);
@@ -227,7 +240,7 @@ int pg__onnx_is_plain(const pg__onnx_perm *p, uint32_t rank);
 /* Where axis a of the value is. */
 uint32_t pg__onnx_axis(const pg__onnx_perm *p, uint32_t a);
 
-/* The value's tensor in an order; made if it does not exist. */
+/* The value's tensor in an order and, if it is a number, of x->real; made if it does not exist. */
 pg__onnx_name pg__onnx_as(pg__onnx *x, pg__val v, const pg__onnx_perm *p);
 pg__onnx_name pg__onnx_get(pg__onnx *x, pg__val v); /* plain */
 /* The same for an operand that is aligned with a value of `rank` axes at the last one. */

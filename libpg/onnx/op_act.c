@@ -148,18 +148,15 @@ void pg__onnx_binary(pg__onnx *x, const pg__inst *i)
 
 /* ---- ids and masks ---- */
 
-static pg_dtype type_of(const pg__onnx *x, pg__elem elem)
-{
-    return elem == PG_ELEM_INT ? PG_I32 : x->real;
-}
-
 void pg__onnx_cast_ids(pg__onnx *x, const pg__inst *i)
 {
     const pg__cast_attrs *a = i->attrs;
     const pg__val in = pg__onnx_in(x, i, 0);
     const pg__onnx_perm p = pg__onnx_native(x, in);
-    const pg__onnx_name from = pg__onnx_as(x, in, &p);
-    pg__onnx_set(x, pg__out(x->tape, i, 0), &p, pg__onnx_cast(x, from, type_of(x, a->to)));
+    const pg_dtype to = a->to == PG_ELEM_INT ? PG_I32 : x->real;
+    if (a->from == PG_ELEM_REAL)
+        x->real = PG_F32; /* ids are exact */
+    pg__onnx_set(x, pg__out(x->tape, i, 0), &p, pg__onnx_cast(x, pg__onnx_as(x, in, &p), to));
 }
 
 /* 1 where an id is not 0. */
@@ -176,9 +173,12 @@ void pg__onnx_mask_steps(pg__onnx *x, const pg__inst *i)
     const pg__mask_attrs *a = i->attrs;
     const pg__val in = pg__onnx_in(x, i, 0);
     const int64_t last = (int64_t)pg__onnx_dims(x, in)->rank - 1;
+    const pg_dtype to = x->real;
+    x->real = PG_F32; /* others may lack the value, or have it where the operand is near it only */
     const pg__onnx_name equal =
         pg__onnx_op2(x, "Equal", pg__onnx_get(x, in), pg__onnx_number(x, a->value));
-    const pg__onnx_name differs = pg__onnx_cast(x, pg__onnx_op1(x, "Not", equal), x->real);
+    x->real = to;
+    const pg__onnx_name differs = pg__onnx_cast(x, pg__onnx_op1(x, "Not", equal), to);
     pg__onnx_set_plain(x, pg__out(x->tape, i, 0),
                        pg__onnx_reduce(x, "ReduceMax", differs, &last, 1, 0));
 }

@@ -108,7 +108,8 @@ static pg_status bind_input(pg__onnx *x, size_t k, pg_err *err)
     const pg__layer *l = &m->layers[m->inputs[k].layer];
     const pg__val v = x->low->inputs[k];
     const pg__elem elem = x->tape->values[v].elem;
-    const pg_dtype type = input_type(l, elem), wanted = elem == PG_ELEM_INT ? PG_I32 : x->real;
+    const pg_dtype type = input_type(l, elem),
+                   wanted = elem == PG_ELEM_INT ? PG_I32 : pg__onnx_real(x, v);
     const pg__onnx_perm p = edge_perm(x, v);
     pg__onnx_name name = 0;
     pg_status st = PG_OK;
@@ -116,6 +117,7 @@ static pg_status bind_input(pg__onnx *x, size_t k, pg_err *err)
     x->inputs[x->n_inputs] = name;
     x->input_types[x->n_inputs++] = type;
     PG_TRY(name_unknown(x, v, name, err));
+    x->real = pg__onnx_real(x, v);
     pg__onnx_set(x, v, &p, type == wanted ? name : pg__onnx_cast(x, name, wanted));
     st = x->st;
 done:
@@ -127,7 +129,7 @@ static pg_status bind_state(pg__onnx *x, size_t k, pg_err *err)
 {
     const pg__state *s = &x->low->states[k];
     const pg__dims *d = pg__onnx_dims(x, s->before);
-    pg__onnx_init init = {.dtype = x->real, .rank = d->rank, .is_optional = 1};
+    pg__onnx_init init = {.dtype = pg__onnx_real(x, s->before), .rank = d->rank, .is_optional = 1};
     pg__str name = {0};
     pg_status st = PG_OK;
     if (d->d[0] == PG_DIM_ANY)
@@ -142,7 +144,8 @@ static pg_status bind_state(pg__onnx *x, size_t k, pg_err *err)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__onnx_add_init(&x->g, &init, err));
     x->inputs[x->n_inputs] = init.name;
-    x->input_types[x->n_inputs++] = x->real;
+    x->input_types[x->n_inputs++] = init.dtype;
+    x->real = init.dtype;
     pg__onnx_set_plain(x, s->before, init.name);
     st = x->st;
 done:
@@ -181,8 +184,10 @@ static int is_new(const pg__onnx *x, const char *name)
 static pg_status add_output(pg__onnx *x, pg__val v, const char *name, pg_dtype to, pg_err *err)
 {
     const pg__onnx_perm p = edge_perm(x, v);
-    pg__onnx_name y = pg__onnx_as(x, v, &p);
+    pg__onnx_name y;
     pg_status st = PG_OK;
+    x->real = pg__onnx_real(x, v);
+    y = pg__onnx_as(x, v, &p);
     if (x->tape->values[v].elem != PG_ELEM_INT && to != x->real)
         y = pg__onnx_cast(x, y, to);
     if (!is_free(x, y))
@@ -216,7 +221,8 @@ static pg_status add_outputs(pg__onnx *x, pg_err *err)
     for (size_t k = 0; k < x->low->n_states; k++) {
         const char *before = x->g.names.v[x->inputs[x->low->n_inputs + k]];
         PG_TRY(pg__strs_printf(&names, err, "%s/next", before));
-        PG_TRY(add_output(x, x->low->states[k].after, names.v[names.n - 1], x->real, err));
+        PG_TRY(add_output(x, x->low->states[k].after, names.v[names.n - 1],
+                          pg__onnx_real(x, x->low->states[k].before), err));
     }
 done:
     pg__strs_fini(&names);
@@ -228,6 +234,10 @@ done:
 static void translate(pg__onnx *x, const pg__inst *i)
 {
     x->at = i;
+    x->real = x->asked;
+    for (uint32_t k = 0; k < i->n_out; k++)
+        if (x->values[pg__out(x->tape, i, k)].is_exact)
+            x->real = PG_F32;
     if (pg__onnx_note_static(x, i))
         return;
     pg__onnx_name_dims(x, i);
@@ -256,6 +266,8 @@ pg_status pg__onnx_translate(pg__onnx *x, pg_err *err)
     x->err = err;
     PG_TRY(make_room(x, err));
     count_uses(x);
+    pg__onnx_find_exact(x);
+    PG_TRY(x->st);
     bind_params(x);
     for (size_t k = 0; k < x->low->n_inputs; k++)
         PG_TRY(bind_input(x, k, err));

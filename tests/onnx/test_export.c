@@ -59,6 +59,29 @@ static const char called_twice[] =
                                                                                                      "a"), \
         outputs)
 
+#define TWO_BY_TWO(from) LAYER("Dense", "w", ",\"units\":2,\"use_bias\":false", FROM(from))
+
+/* The Embedding and the Dense read the input plus 1000. */
+static const char ids[] = MODEL(
+    LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,2],\"dtype\":\"float32\"",
+          "") "," LAYER("Rescaling", "r", ",\"scale\":1,\"offset\":1000",
+                        FROM("i")) "," LAYER("Embedding", "e", ",\"input_dim\":2,\"output_dim\":2",
+                                             FROM("r")) "," TWO_BY_TWO("r"),
+    "[\"e\",0,0],[\"w\",0,0]");
+
+static const char masked[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,2],\"dtype\":\"float32\"",
+                "") "," LAYER("Masking", "m", ",\"mask_value\":-99999",
+                              FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "",
+                                                   FROM("m")) "," TWO_BY_TWO("g"),
+          "[\"w\",0,0]");
+
+static const char categories[] = MODEL(
+    LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,1],\"dtype\":\"int32\"",
+          "") "," LAYER("CategoryEncoding", "c", ",\"num_tokens\":2,\"output_mode\":\"count\"",
+                        FROM("i")) "," TWO_BY_TWO("c"),
+    "[\"w\",0,0]");
+
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
 {
@@ -83,6 +106,8 @@ static void put_weights(const char *header, const void *data, size_t n)
                          "24") "," TENSOR("n/moving_mean", "F32", "[2]", "24",                \
                                           "32") "," TENSOR("n/moving_variance", "F32", "[2]", \
                                                            "32", "40") "}"
+
+#define DENSE(from, to) TENSOR("w/kernel", "F32", "[2,2]", from, to)
 
 static const float ten[] = {3, -2, 1, 2, 0.5F, 0, 0, 1, 4, 9};
 
@@ -130,6 +155,52 @@ static void writes_bfloat16_for_operators_that_take_it(void **state)
     assert_fails(PG_E_ARG, export(NULL, old, convolution, &err), &err);
     assert_non_null(strstr(err.msg, "opset 21"));
     assert_int_equal(access(out, F_OK), -1);
+}
+
+/* Of the initialisers that were written: is one of float32 that ends with a number? How many are of
+ * a type? */
+static size_t look_for(float number, pg_dtype type, size_t *n_of)
+{
+    pg_store *s = NULL;
+    size_t found = 0;
+    *n_of = 0;
+    assert_ok(pg_store_open(&s, out, NULL, NULL));
+    for (size_t k = 0; k < pg_store_n_weights(s); k++) {
+        const pg_weight *w = pg_store_weight(s, k);
+        const uint64_t n = w->rank ? w->dims[0] : 1;
+        float last = 0;
+        *n_of += w->dtype == type;
+        if (w->dtype != PG_F32)
+            continue;
+        assert_ok(pg_store_read(s, k, (n - 1) * sizeof last, &last, sizeof last, NULL));
+        found += last == number;
+    }
+    pg_store_close(s);
+    return found;
+}
+
+/* float16 lacks -99999, and most whole numbers above 2048. The Dense is of that type. */
+static void ids_and_masks_are_made_of_float32(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        float number;
+    } cases[] = {{ids, 1000}, {masked, -99999}, {categories, 1}};
+    static const float numbers[8] = {0.5F, 2, 3, 4, 5, 6, 7, 8};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        put_weights(cases[k].model == ids ? "{" TENSOR("e/embeddings", "F32", "[2,2]", "0",
+                                                       "16") "," DENSE("16", "32") "}"
+                                          : "{" DENSE("0", "16") "}",
+                    numbers, cases[k].model == ids ? 32 : 16);
+        for (size_t half = 0; half < 2; half++) {
+            size_t n = 0;
+            const pg_onnx_opts o = {.dtype = half ? "float16" : "bfloat16"};
+            assert_ok(export(NULL, o, cases[k].model, NULL));
+            assert_int_equal(look_for(cases[k].number, half ? PG_F16 : PG_BF16, &n), 1);
+            assert_true(n > 0);
+        }
+    }
 }
 
 static void refuses_outputs_of_one_name(void **state)
@@ -358,6 +429,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(folds_only_into_kernels_of_real_numbers, remove_file),
                   cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it,
                                             remove_file),
+                  cmocka_unit_test_teardown(ids_and_masks_are_made_of_float32, remove_file),
                   cmocka_unit_test_teardown(refuses_outputs_of_one_name, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
