@@ -42,10 +42,13 @@ static void put_external(pg__str *to, const char *key, const char *value)
     pg__str_fini(&entry);
 }
 
-/* A model whose graph has this tensor, which it releases. */
-static pg__str model(pg__str *t)
+/* A model whose graph has this tensor, which it releases; its node has so many operands. */
+static pg__str model_of(pg__str *t, size_t n_in)
 {
     pg__str m = {0}, graph = {0}, opset = {0}, node = {0};
+    for (size_t k = 0; k < n_in; k++)
+        put_text(&node, PG_ONNX_NODE_INPUT,
+                 "of a name of seventy characters, as layers in blocks of blocks have it");
     put_text(&node, PG_ONNX_NODE_OP, "Relu");
     put(&graph, PG_ONNX_NODE, node.s, node.n);
     put_text(&graph, PG_ONNX_GRAPH_NAME, "g");
@@ -62,6 +65,11 @@ static pg__str model(pg__str *t)
     pg__str_fini(&graph);
     pg__str_fini(&opset);
     return m;
+}
+
+static pg__str model(pg__str *t)
+{
+    return model_of(t, 0);
 }
 
 static pg_status open_bytes(pg_store **s, const pg__str *m, const char *path, pg_err *err)
@@ -244,11 +252,34 @@ static void writes_the_graph_and_the_tensors(void **state)
     assert_ok(pg__fmt_onnx.open(&out, io, NULL, NULL, NULL));
     expect_six(out);
     assert_ok(pg__fmt_onnx.verify(out, &plan, NULL));
-    plan.model_config[frame.n - 1] ^= 1; /* another opset */
-    assert_int_equal(pg__fmt_onnx.verify(out, &plan, NULL), PG_E_IO);
     pg_store_close(out);
     pg__io_close(io);
     pg__sink_close(sink);
+    pg__plan_fini(&plan);
+    pg_store_close(s);
+    pg__str_fini(&m);
+    pg__str_fini(&frame);
+}
+
+/* The node takes more than the window that the file is read through. */
+static void proves_what_is_not_of_tensors(void **state)
+{
+    (void)state;
+    pg__str t = tensor("w", 1);
+    put(&t, PG_ONNX_RAW, six, sizeof six);
+    pg__str m = model_of(&t, 2000), frame = model_of(NULL, 2000);
+    const char *op = memmem(frame.s, frame.n, "Relu", 4);
+    const size_t flipped[] = {1, 100, 70000, (size_t)(op - frame.s), frame.n - 1};
+    pg_store *s = opened(&m);
+    pg__plan plan = {0};
+    assert_true(frame.n > 2 * PG_ONNX_WINDOW);
+    assert_ok(pg__plan_set_text(&plan, PG_TEXT_MODEL_CONFIG, frame.s, frame.n, NULL));
+    assert_ok(pg__fmt_onnx.verify(s, &plan, NULL));
+    for (size_t k = 0; k < sizeof flipped / sizeof *flipped; k++) {
+        plan.model_config[flipped[k]] ^= 1;
+        assert_int_equal(pg__fmt_onnx.verify(s, &plan, NULL), PG_E_IO);
+        plan.model_config[flipped[k]] ^= 1;
+    }
     pg__plan_fini(&plan);
     pg_store_close(s);
     pg__str_fini(&m);
@@ -259,4 +290,5 @@ PG_TEST_MAIN(cmocka_unit_test(reads_raw_data), cmocka_unit_test(reads_typed_data
              cmocka_unit_test(reads_data_beside_the_file),
              cmocka_unit_test(refuses_what_does_not_fit),
              cmocka_unit_test(leaves_other_messages_alone),
-             cmocka_unit_test(writes_the_graph_and_the_tensors))
+             cmocka_unit_test(writes_the_graph_and_the_tensors),
+             cmocka_unit_test(proves_what_is_not_of_tensors))
