@@ -259,10 +259,10 @@ done:
 static pg_status open_beside(run *r, pg__plan *plan, const pg__sink_opts *opts, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__onnx_beside_open(&r->beside, r->out, opts, err));
+    PG_TRY(pg__onnx_beside_open(&r->beside, opts, err));
     plan->beside = r->beside.sink;
     plan->beside_name = pg__onnx_beside_name(&r->beside);
-    r->rep.data_file = pg__mem_strdup(r->beside.path.s);
+    r->rep.data_file = pg__mem_strdup(pg__onnx_beside_path(&r->beside));
     if (!r->rep.data_file)
         PG_TRY(pg__nomem(err));
 done:
@@ -290,6 +290,7 @@ static pg_status save(run *r, pg__plan *plan, pg_err *err)
             PG_TRY(pg__sink_check(r->out, &opts.sink, err));
         goto done;
     }
+    PG_TRY(pg__onnx_beside_look(&r->beside, r->out, err));
     if (is_large(r, plan))
         PG_TRY(open_beside(r, plan, &opts.sink, err));
     PG_TRY(pg__format_save(&pg__fmt_onnx, r->out, plan, &opts, &saved, err));

@@ -190,16 +190,23 @@ int8_t pg__onnx_quantized(const pg__onnx_init *i, uint64_t element, double value
 
 /* beside.c: the file of tensors beside the model. */
 typedef struct pg__onnx_beside {
-    pg__str path, other; /* another name, under which an older model may have its own */
-    pg__sink *sink;      /* NULL: there is none */
-    int replaces;        /* a model of that name exists */
+    pg__str paths[2]; /* OUT.data, OUT.data-2 */
+    int is_there[2];
+    int is_old[2];  /* the model that is replaced has its tensors there */
+    int is_used[2]; /* another model has */
+    int replaces;   /* a model of that name exists */
+    pg__sink *sink; /* NULL: no tensors are written beside the model */
+    size_t at;      /* else: index of the sink's path */
 } pg__onnx_beside;
 
-pg_status pg__onnx_beside_open(pg__onnx_beside *b, const char *out, const pg__sink_opts *opts,
-                               pg_err *err);
+/* Looks for what lies beside `out` already. */
+pg_status pg__onnx_beside_look(pg__onnx_beside *b, const char *out, pg_err *err);
+/* After that: opens one that no model needs. */
+pg_status pg__onnx_beside_open(pg__onnx_beside *b, const pg__sink_opts *opts, pg_err *err);
+const char *pg__onnx_beside_path(const pg__onnx_beside *b);
 const char *pg__onnx_beside_name(const pg__onnx_beside *b); /* without folders */
 pg_status pg__onnx_beside_commit(pg__onnx_beside *b, pg_err *err);
-/* has_model: the model that needs it has its name. {0} is allowed. */
+/* has_model: the model has its name; what only an older one had beside it goes. {0} is allowed. */
 void pg__onnx_beside_close(pg__onnx_beside *b, int has_model);
 
 /* statics.c: notes whether the instruction's result depends on variables alone; the name of a

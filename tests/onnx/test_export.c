@@ -300,6 +300,68 @@ static void large_models_keep_tensors_beside(void **state)
     assert_int_equal(is_there(".data") + is_there(".data-2"), 1);
 }
 
+static void put_foreign(const char *suffix)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s%s", out, suffix);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite("of another", 1, 10, f), 10);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int is_foreign(const char *suffix)
+{
+    char path[128], got[16] = "";
+    snprintf(path, sizeof path, "%s%s", out, suffix);
+    FILE *f = fopen(path, "rb");
+    const size_t n = f ? fread(got, 1, sizeof got, f) : 0;
+    if (f)
+        fclose(f);
+    return n == 10 && memcmp(got, "of another", n) == 0;
+}
+
+static void leaves_data_that_the_model_did_not_name(void **state)
+{
+    (void)state;
+    const pg_onnx_opts outside = {.external_above = 1};
+    put_wide_weights();
+    assert_ok(export(NULL, (pg_onnx_opts){0}, wide, NULL));
+    put_foreign(".data");
+    assert_ok(export(NULL, outside, wide, NULL));
+    assert_true(is_foreign(".data") && is_there(".data-2"));
+    assert_ok(export(NULL, (pg_onnx_opts){0}, wide, NULL)); /* needs none any more */
+    assert_true(is_foreign(".data") && !is_there(".data-2"));
+}
+
+static void leaves_data_of_a_renamed_model(void **state)
+{
+    (void)state;
+    pg_onnx_opts o = {.external_above = 1};
+    char renamed[64];
+    int seen = 0;
+    pg_err err = {0};
+    snprintf(renamed, sizeof renamed, "%s/renamed.onnx", folder);
+    put_wide_weights();
+    assert_ok(export(NULL, o, wide, NULL));
+    assert_int_equal(rename(out, renamed), 0);
+    put_foreign(".data");
+    o.write.prove = declines;
+    o.write.user = &seen;
+    assert_int_equal(export(NULL, o, wide, NULL), PG_E_UNSUPPORTED);
+    assert_int_equal(seen, 5);
+    assert_true(is_foreign(".data") && !is_there(".data-2"));
+    o.write.prove = NULL;
+    for (size_t k = 0; k < 2; k++) { /* the second time both are needed */
+        assert_int_equal(export(NULL, o, wide, &err), k ? PG_E_ARG : PG_OK);
+        assert_true(is_foreign(".data") && is_there(".data-2"));
+    }
+    assert_non_null(strstr(err.msg, "models need them"));
+    assert_int_equal(unlink(renamed), 0);
+    assert_ok(export(NULL, o, wide, NULL));
+    assert_true(!is_foreign(".data") && is_there(".data") && !is_there(".data-2"));
+}
+
 static void all_files_of_a_model_or_none(void **state)
 {
     (void)state;
@@ -434,6 +496,8 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
                   cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
+                  cmocka_unit_test_teardown(leaves_data_that_the_model_did_not_name, remove_file),
+                  cmocka_unit_test_teardown(leaves_data_of_a_renamed_model, remove_file),
                   cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
                   cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
                   cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))
