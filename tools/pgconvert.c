@@ -196,6 +196,29 @@ static int to_onnx(const char *out)
     return o.to ? strcmp(o.to, "onnx") == 0 : n > 5 && strcasecmp(out + n - 5, ".onnx") == 0;
 }
 
+/* What goes with a model as ONNX only, or with all other formats only. */
+static int is_misplaced(int onnx_out)
+{
+    static const struct {
+        const char *option;
+        int of_onnx;
+    } kinds[] = {{"opset", 1},    {"batch", 1}, {"sizes", 1},  {"fold-bn", 1}, {"external-data", 1},
+                 {"quantize", 1}, {"check", 1}, {"rename", 0}, {"keras", 0}};
+    const char *word = NULL;
+    int of_onnx = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !word; i++)
+        if (cli_given(kinds[i].option) && kinds[i].of_onnx != onnx_out)
+            word = kinds[i].option, of_onnx = kinds[i].of_onnx;
+    if (!word && (onnx_out ? o.layout == PG_LAYOUT_PYTORCH : onnx.channels_first))
+        word = onnx_out ? "layout pytorch" : "layout nchw-input", of_onnx = !onnx_out;
+    if (word)
+        (void)cli_complain(NULL, NULL,
+                           of_onnx ? "--%s is for models as ONNX: give OUT the suffix .onnx"
+                                   : "--%s is not for models as ONNX",
+                           word);
+    return word != NULL;
+}
+
 static void print_onnx(const pg_onnx_report *r, const char *out)
 {
     cli_printf(stdout, cli.dry_run ? "%s: would write onnx" : "%s: onnx",
@@ -283,6 +306,8 @@ static int convert_onnx(const char *in, const char *out)
 static int convert(const char *in, const char *out)
 {
     pg_err err = {0};
+    if (is_misplaced(to_onnx(out)))
+        return cli_status(PG_E_ARG);
     if (to_onnx(out))
         return convert_onnx(in, out);
     pg_convert_report r = {0};

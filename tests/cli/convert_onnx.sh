@@ -20,4 +20,12 @@ run pgconvert --opset x model.h5 t.onnx
 run pgconvert --batch none model.h5 t.onnx
 run pgconvert --sizes 4 model.h5 t.onnx
 run pgconvert model.h5 model.onnx
+# options of the one kind of output with the other
+for more in '--layout pytorch' '--keras 3' '--rename model.json'; do
+    run pgconvert $more model.h5 u.onnx
+done
+for more in '--quantize int8' --fold-bn '--opset 17' --external-data '--sizes 4' '--batch 2' '--check model.h5' '--layout nchw-input'; do
+    run pgconvert $more model.h5 u.safetensors
+done
+run pgconvert --to onnx --layout keras --opset 17 -q model.h5 u
 ls
