@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/onnx.h"
+#include "io/folder.h"
 #include "onnx/predict.h"
 
 #define OLDEST      13 /* the first in which the axes of sums, slices and squeezes are operands */
@@ -269,6 +270,28 @@ done:
     return st;
 }
 
+/* Test data of an older model say nothing about the new one; to remove them, nobody has asked. */
+static pg_status note_old_test(run *r, pg_err *err)
+{
+    pg__str path = {0}, note = {0};
+    size_t cap = r->rep.n_notes;
+    int is_there = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(&path, err, "%s.test", r->out));
+    PG_TRY(pg__is_there(&is_there, path.s, err));
+    if (r->o->check || !is_there)
+        goto done;
+    PG_TRY(pg__str_printf(&note, err, "%s: of a model that was here before", PG_SHOW(path.s)));
+    if (pg__mem_grow(&r->rep.notes, &cap, cap + 1, sizeof *r->rep.notes))
+        PG_TRY(pg__nomem(err));
+    r->rep.notes[r->rep.n_notes++] = note.s;
+    note.s = NULL;
+done:
+    pg__str_fini(&path);
+    pg__str_fini(&note);
+    return st;
+}
+
 static pg_status save(run *r, pg__plan *plan, pg_err *err)
 {
     const pg_write_opts *w = &r->o->write;
@@ -291,6 +314,7 @@ static pg_status save(run *r, pg__plan *plan, pg_err *err)
         goto done;
     }
     PG_TRY(pg__onnx_beside_look(&r->beside, r->out, err));
+    PG_TRY(note_old_test(r, err));
     if (is_large(r, plan))
         PG_TRY(open_beside(r, plan, &opts.sink, err));
     PG_TRY(pg__format_save(&pg__fmt_onnx, r->out, plan, &opts, &saved, err));

@@ -23,6 +23,7 @@ run pgconvert --check x0.npy model.h5 other.onnx
 run pgconvert --check x0.npy model.h5 other.onnx
 rm other.onnx
 run pgconvert --check x0.npy model.h5 other.onnx
+run pgconvert model.h5 other.onnx
 touch other.onnx.test/mine
 run pgconvert --force --check x0.npy model.h5 other.onnx
 run pgconvert --check model.h5 model.h5 n.onnx
