@@ -94,12 +94,14 @@ static pg__onnx_name positions(pg__onnx *x, pg__val v)
                         pg__onnx_squeeze(x, pg__onnx_numbers(x, &one, 1), 0));
 }
 
+#define MOST_SEEN (UINT64_C(1) << 20) /* pairs of steps in a constant: 1 MB */
+
 /* A step sees itself and those before it. */
 static pg__onnx_name causal(pg__onnx *x, pg__val q, pg__val k)
 {
     const uint64_t t = pg__onnx_dims(x, q)->d[1], s = pg__onnx_dims(x, k)->d[1];
     pg__onnx_name open = 0;
-    if (t == PG_DIM_ANY || s == PG_DIM_ANY || t * s > PG_MAX_CONSTANT)
+    if (pg__dim_mul(t, s) > MOST_SEEN)
         return pg__onnx_op2(x, "GreaterOrEqual", pg__onnx_unsqueeze(x, positions(x, q), 1),
                             positions(x, k));
     double *values = pg__mem_array((size_t)(t * s), sizeof *values);
@@ -160,6 +162,8 @@ void pg__onnx_attention(pg__onnx *x, const pg__inst *i)
 }
 
 /* ---- normalisation ---- */
+
+#define MOST_ONES 65536
 
 static pg__onnx_name filled(pg__onnx *x, const char *name, uint32_t rank, const uint64_t *dims,
                             double with)
@@ -260,6 +264,14 @@ static pg__onnx_name shaped(pg__onnx *x, pg__val v, const pg__dims *d, uint32_t 
     return pg__onnx_op2(x, "Reshape", pg__onnx_get(x, v), pg__onnx_numbers(x, shape, n_axes));
 }
 
+/* The operator must have a scale. One that the layer lacks is as large as the axes that the model
+ * names, whatever its file holds. */
+static int fill_scale(const uint64_t *axes, uint32_t n)
+{
+    const pg__dims d = pg__dims_of(n, axes);
+    return pg__dims_elems(&d) <= MOST_ONES; /* not of PG_DIM_ANY */
+}
+
 void pg__onnx_layer_norm(pg__onnx *x, const pg__inst *i)
 {
     const pg__layer_norm_attrs *a = i->attrs;
@@ -274,10 +286,7 @@ void pg__onnx_layer_norm(pg__onnx *x, const pg__inst *i)
     pg__str attrs = {0};
     for (uint32_t k = 0; k < a->n_axes; k++)
         axes[k] = (int64_t)k - (int64_t)a->n_axes;
-    int known = 1;
-    for (uint32_t k = 0; k < a->n_axes; k++)
-        known &= last[k] != PG_DIM_ANY;
-    if (x->opset >= 17 && (known || by != PG_ONNX_ABSENT)) {
+    if (x->opset >= 17 && (by != PG_ONNX_ABSENT || fill_scale(last, a->n_axes))) {
         const pg__onnx_name operands[] = {
             v, by == PG_ONNX_ABSENT ? filled(x, "gamma", a->n_axes, last, 1) : by, plus};
         pg__onnx_int(x, &attrs, "axis", axes[0]);

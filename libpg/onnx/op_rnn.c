@@ -70,6 +70,11 @@ static pg__onnx_name computed_kernel(recurrence *r, const double *v, uint64_t ro
     const uint64_t n = r->k->gates * r->units;
     const uint64_t dims[] = {1, n, rows};
     pg__onnx_name out = 0;
+    if (pg__dim_mul(n, rows) > PG_MAX_CONSTANT) {
+        pg__onnx_refuse(r->x, "computes a kernel of %llu x %llu, which is too large",
+                        (unsigned long long)n, (unsigned long long)rows);
+        return 0;
+    }
     double *to = pg__mem_array((size_t)(n * rows), sizeof *to);
     if (!to) {
         pg__onnx_check(r->x, pg__nomem(r->x->err));

@@ -135,6 +135,9 @@ static pg_status bind_state(pg__onnx *x, size_t k, pg_err *err)
     if (d->d[0] == PG_DIM_ANY)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: is stateful, but the model does not fix its batch size",
                 PG_SHOW(s->leaf->layer->name));
+    if (pg__dims_elems(d) > PG_MAX_CONSTANT)
+        PG_FAIL(PG_E_LIMIT, "%s: has a state of %s, which is too large",
+                PG_SHOW(s->leaf->layer->name), PG_SHAPE(d));
     PG_TRY(pg__str_printf(&name, err, "%s/%s%sstate_%u", s->leaf->layer->name, s->sub,
                           *s->sub ? "/" : "", s->k));
     PG_TRY(pg__onnx_new_name(&x->g, name.s, &init.name, err));

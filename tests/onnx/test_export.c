@@ -82,6 +82,26 @@ static const char categories[] = MODEL(
                         FROM("i")) "," TWO_BY_TWO("c"),
     "[\"w\",0,0]");
 
+#define NORMALISED(n)                                                                                  \
+    MODEL(                                                                                             \
+        LAYER("InputLayer", "i", ",\"batch_input_shape\":[null," n "," n "]", "") "," LAYER(           \
+            "LayerNormalization", "l", ",\"axis\":[1,2],\"center\":false,\"scale\":false",             \
+            FROM(                                                                                      \
+                "i")) "," LAYER("GlobalAveragePooling1D", "g", "",                                     \
+                                FROM(                                                                  \
+                                    "l")) "," LAYER("Reshape", "r", ",\"target_shape\":[-1,2]",        \
+                                                    FROM(                                              \
+                                                        "g")) "," LAYER("GlobalAveragePooling1D",      \
+                                                                        "h", "",                       \
+                                                                        FROM(                          \
+                                                                            "r")) "," TWO_BY_TWO("h"), \
+        "[\"w\",0,0]")
+
+static const char stateful[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,1]", "") "," LAYER(
+              "SimpleRNN", "s", ",\"units\":2,\"stateful\":true,\"use_bias\":false", FROM("i")),
+          "[\"s\",0,0]");
+
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
 {
@@ -201,6 +221,27 @@ static void ids_and_masks_are_made_of_float32(void **state)
             assert_true(n > 0);
         }
     }
+}
+
+/* The input's shape is what a model says, not what its file holds. */
+static void constants_are_no_larger_than_the_file_justifies(void **state)
+{
+    (void)state;
+    static const char *const models[] = {NORMALISED("100"), NORMALISED("400")};
+    pg_err err = {0};
+    put_weights("{" DENSE("0", "16") "}", ten, 16);
+    for (size_t k = 0; k < 2; k++) {
+        pg_onnx_report rep = {0};
+        assert_ok(export(&rep, (pg_onnx_opts){.opset = 17}, models[k], NULL));
+        assert_int_equal(rep.n_bytes > 4 * 100 * 100, k == 0);
+        pg_onnx_report_fini(&rep);
+    }
+    put_weights("{" TENSOR("s/simple_rnn_cell/kernel", "F32", "[1,2]", "0", "8") "," TENSOR(
+                    "s/simple_rnn_cell/recurrent_kernel", "F32", "[2,2]", "8", "24") "}",
+                ten, 24);
+    assert_ok(export(NULL, (pg_onnx_opts){.batch = 100}, stateful, NULL));
+    assert_fails(PG_E_LIMIT, export(NULL, (pg_onnx_opts){.batch = 1 << 28}, stateful, &err), &err);
+    assert_non_null(strstr(err.msg, "s: has a state of"));
 }
 
 static void refuses_outputs_of_one_name(void **state)
@@ -492,6 +533,8 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it,
                                             remove_file),
                   cmocka_unit_test_teardown(ids_and_masks_are_made_of_float32, remove_file),
+                  cmocka_unit_test_teardown(constants_are_no_larger_than_the_file_justifies,
+                                            remove_file),
                   cmocka_unit_test_teardown(refuses_outputs_of_one_name, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
