@@ -371,19 +371,47 @@ done:
     return st;
 }
 
+/* Rows of the size that was asked for, and what the model gives for them. */
+static pg_status predict_rows(run *r, pg__onnx_rows *rows, pg_err *err)
+{
+    pg_trainer *t = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__onnx_rows_of(rows, &r->x, r->o->check, err));
+    PG_TRY(pg__onnx_trainer(&t, r->in, r->o, err));
+    PG_TRY(pg__onnx_predict(rows, t, err));
+done:
+    pg_trainer_close(t);
+    return st;
+}
+
+/* The same; where sizes are open and the rows made up, with one that the model takes. */
+static pg_status predict_some(run *r, pg__onnx_rows *rows, pg_err *err)
+{
+    static const uint64_t sizes[] = {32, 64, 256, 16};
+    pg_status st = PG_E_MISMATCH;
+    int again = 1;
+    for (size_t k = 0; again && k < sizeof sizes / sizeof *sizes; k++) {
+        pg__onnx_rows_fini(rows);
+        rows->open = sizes[k];
+        st = predict_rows(r, rows, err);
+        again = st == PG_E_MISMATCH && rows->has_open;
+    }
+    if (again) {
+        pg_err_prefix(err, "rows made up to see what quantizing changes");
+        pg_err_do(err, PG_DO_GIVE, NULL);
+        pg_err_arg(err, "sizes", "N,...");
+    }
+    return st;
+}
+
 /* Rows, predictions and test data, as far as they are asked for. */
 static pg_status predict(run *r, pg_err *err)
 {
     pg__onnx_rows rows = {.n = 0};
-    pg_trainer *t = NULL;
     pg_status st = PG_OK;
     if (r->o->write.dry_run || (!r->o->check && !r->o->quantize))
         return PG_OK;
-    PG_TRY(pg__onnx_rows_of(&rows, &r->x, r->o->check, err));
-    PG_TRY(pg__onnx_trainer(&t, r->in, r->o, err));
-    PG_TRY(pg__onnx_predict(&rows, t, err));
-    pg_trainer_close(t);
-    t = NULL;
+    PG_TRY(predict_some(r, &rows, err));
     if (r->o->quantize)
         PG_TRY(see_change(r, &rows, err));
     r->rep.n_rows = rows.n;
@@ -395,7 +423,6 @@ static pg_status predict(run *r, pg_err *err)
     }
 done:
     pg__onnx_rows_fini(&rows);
-    pg_trainer_close(t);
     return st;
 }
 

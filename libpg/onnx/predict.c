@@ -11,7 +11,6 @@
 #include "onnx/predict.h"
 
 #define MOST_ROWS 16
-#define OPEN_DIM  32 /* of made-up rows, where the model leaves a size open */
 #define PIECE     4096
 
 void pg__onnx_rows_fini(pg__onnx_rows *r)
@@ -153,8 +152,10 @@ static pg_status begin_array(pg__onnx_rows *r, const pg__onnx *x, size_t k, cons
     *a = (pg_array){.key = key.s, .dtype = x->input_types[k], .rank = d->rank};
     if (w)
         PG_TRY(shape_of(a, x, k, w, path, err));
-    for (uint32_t i = 1; i < d->rank && !w; i++)
-        a->dims[i] = d->d[i] == PG_DIM_ANY ? OPEN_DIM : d->d[i];
+    for (uint32_t i = 1; i < d->rank && !w; i++) {
+        r->has_open |= d->d[i] == PG_DIM_ANY;
+        a->dims[i] = d->d[i] == PG_DIM_ANY ? r->open : d->d[i];
+    }
     a->dims[0] = r->n;
     a->values = pg__mem_array((size_t)n_elems(a), pg_dtype_bytes(a->dtype));
     if (!a->values)

@@ -14,6 +14,8 @@ typedef struct pg__onnx_rows {
     pg_weight *outputs;    /* without names */
     unsigned char **given; /* values of each output, owned */
     size_t n_inputs, n_outputs;
+    uint64_t open; /* of made-up rows: the size that the model leaves open */
+    int has_open;  /* there is one */
 } pg__onnx_rows;
 
 /* The first rows of a file, .npy or .npz; path NULL: made-up rows. */

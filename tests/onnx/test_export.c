@@ -59,48 +59,62 @@ static const char called_twice[] =
                                                                                                      "a"), \
         outputs)
 
-#define TWO_BY_TWO(from) LAYER("Dense", "w", ",\"units\":2,\"use_bias\":false", FROM(from))
+#define DENSE_LAYER(from) LAYER("Dense", "w", ",\"units\":2,\"use_bias\":false", FROM(from))
 
 /* The Embedding and the Dense read the input plus 1000. */
 static const char ids[] = MODEL(
     LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,2],\"dtype\":\"float32\"",
           "") "," LAYER("Rescaling", "r", ",\"scale\":1,\"offset\":1000",
                         FROM("i")) "," LAYER("Embedding", "e", ",\"input_dim\":2,\"output_dim\":2",
-                                             FROM("r")) "," TWO_BY_TWO("r"),
+                                             FROM("r")) "," DENSE_LAYER("r"),
     "[\"e\",0,0],[\"w\",0,0]");
 
 static const char masked[] =
     MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,2],\"dtype\":\"float32\"",
                 "") "," LAYER("Masking", "m", ",\"mask_value\":-99999",
                               FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "",
-                                                   FROM("m")) "," TWO_BY_TWO("g"),
+                                                   FROM("m")) "," DENSE_LAYER("g"),
           "[\"w\",0,0]");
 
 static const char categories[] = MODEL(
     LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,1],\"dtype\":\"int32\"",
           "") "," LAYER("CategoryEncoding", "c", ",\"num_tokens\":2,\"output_mode\":\"count\"",
-                        FROM("i")) "," TWO_BY_TWO("c"),
+                        FROM("i")) "," DENSE_LAYER("c"),
     "[\"w\",0,0]");
 
-#define NORMALISED(n)                                                                                  \
-    MODEL(                                                                                             \
-        LAYER("InputLayer", "i", ",\"batch_input_shape\":[null," n "," n "]", "") "," LAYER(           \
-            "LayerNormalization", "l", ",\"axis\":[1,2],\"center\":false,\"scale\":false",             \
-            FROM(                                                                                      \
-                "i")) "," LAYER("GlobalAveragePooling1D", "g", "",                                     \
-                                FROM(                                                                  \
-                                    "l")) "," LAYER("Reshape", "r", ",\"target_shape\":[-1,2]",        \
-                                                    FROM(                                              \
-                                                        "g")) "," LAYER("GlobalAveragePooling1D",      \
-                                                                        "h", "",                       \
-                                                                        FROM(                          \
-                                                                            "r")) "," TWO_BY_TWO("h"), \
+#define NORMALISED(n)                                                                                   \
+    MODEL(                                                                                              \
+        LAYER("InputLayer", "i", ",\"batch_input_shape\":[null," n "," n "]", "") "," LAYER(            \
+            "LayerNormalization", "l", ",\"axis\":[1,2],\"center\":false,\"scale\":false",              \
+            FROM(                                                                                       \
+                "i")) "," LAYER("GlobalAveragePooling1D", "g", "",                                      \
+                                FROM(                                                                   \
+                                    "l")) "," LAYER("Reshape", "r", ",\"target_shape\":[-1,2]",         \
+                                                    FROM(                                               \
+                                                        "g")) "," LAYER("GlobalAveragePooling1D",       \
+                                                                        "h", "",                        \
+                                                                        FROM(                           \
+                                                                            "r")) "," DENSE_LAYER("h"), \
         "[\"w\",0,0]")
 
 static const char stateful[] =
     MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,1]", "") "," LAYER(
               "SimpleRNN", "s", ",\"units\":2,\"stateful\":true,\"use_bias\":false", FROM("i")),
           "[\"s\",0,0]");
+
+/* How many steps there are is open; a convolution needs 40 of them. */
+static const char long_kernel[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,null,2]", "") "," LAYER(
+              "Conv1D", "c", ",\"filters\":1,\"kernel_size\":[40],\"use_bias\":false",
+              FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "", FROM("c")),
+          "[\"g\",0,0]");
+
+/* 300. */
+static const char long_window[] = MODEL(
+    LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,null,300]", "") "," LAYER(
+        "AveragePooling1D", "p", ",\"pool_size\":[300]",
+        FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "", FROM("p")) "," DENSE_LAYER("g"),
+    "[\"w\",0,0]");
 
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
@@ -459,6 +473,26 @@ static void quantizes_each_channel_in_its_own_steps(void **state)
     pg_onnx_report_fini(&rep);
 }
 
+/* Where the model leaves a size open, rows are made up with one that it takes. */
+static void quantizes_models_of_open_sizes(void **state)
+{
+    (void)state;
+    static const pg_onnx_opts int8 = {.quantize = "int8"};
+    pg_onnx_report rep = {0};
+    pg_err err = {0};
+    put_wide_weights();
+    put_weights("{" TENSOR("c/kernel", "F32", "[40,2,1]", "0", "320") "}", kernel, 320);
+    assert_ok(export(&rep, int8, long_kernel, NULL));
+    assert_int_equal(rep.n_quantized, 1);
+    assert_int_equal(rep.n_rows, 16);
+    pg_onnx_report_fini(&rep);
+    static const float zeros[600] = {0};
+    put_weights("{" TENSOR("w/kernel", "F32", "[300,2]", "0", "2400") "}", zeros, sizeof zeros);
+    assert_fails(PG_E_MISMATCH, export(NULL, int8, long_window, &err), &err);
+    assert_non_null(strstr(err.msg, "rows made up"));
+    assert_int_equal(err.action.what, PG_DO_GIVE);
+}
+
 static void refuses_to_quantize_infinities(void **state)
 {
     (void)state;
@@ -543,4 +577,5 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(leaves_data_of_a_renamed_model, remove_file),
                   cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
                   cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
+                  cmocka_unit_test_teardown(quantizes_models_of_open_sizes, remove_file),
                   cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))
