@@ -176,7 +176,7 @@ static int64_t ir_version(int64_t opset)
 {
     static const struct {
         int64_t opset, ir;
-    } table[] = {{15, 7}, {19, 8}, {21, 9}, {23, 10}, {25, 11}};
+    } table[] = {{15, 7}, {19, 8}, {21, 9}, {23, 10}, {24, 11}};
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         if (opset < table[k].opset)
             return table[k].ir;

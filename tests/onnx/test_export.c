@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "format/onnx.h"
 #include "pg/onnx.h"
 
 static char folder[32], weights[64], rows[64], out[64];
@@ -211,6 +212,29 @@ static size_t look_for(float number, pg_dtype type, size_t *n_of)
     }
     pg_store_close(s);
     return found;
+}
+
+static int byte_of_output(long at)
+{
+    FILE *f = fopen(out, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    const int byte = fgetc(f);
+    assert_int_equal(fclose(f), 0);
+    return byte;
+}
+
+/* As onnx/helper.py pairs them. */
+static void the_format_is_as_old_as_the_operators(void **state)
+{
+    (void)state;
+    static const int irs[] = {7, 7, 8, 8, 8, 8, 9, 9, 10, 10, 11, 12};
+    put_weights(CONVOLUTION("F32"), ten, sizeof ten);
+    for (int k = 0; k < 12; k++) {
+        assert_ok(export(NULL, (pg_onnx_opts){.opset = 13 + k}, convolution, NULL));
+        assert_int_equal(byte_of_output(0), PG_ONNX_IR_VERSION << 3);
+        assert_int_equal(byte_of_output(1), irs[k]);
+    }
 }
 
 /* float16 lacks -99999, and most whole numbers above 2048. The Dense is of that type. */
@@ -566,6 +590,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(folds_only_into_kernels_of_real_numbers, remove_file),
                   cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it,
                                             remove_file),
+                  cmocka_unit_test_teardown(the_format_is_as_old_as_the_operators, remove_file),
                   cmocka_unit_test_teardown(ids_and_masks_are_made_of_float32, remove_file),
                   cmocka_unit_test_teardown(constants_are_no_larger_than_the_file_justifies,
                                             remove_file),
