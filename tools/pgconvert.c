@@ -33,8 +33,7 @@ static const cli_opt options[] = {
     CLI_WEIGHTS,
     CLI_RULES,
     {0, "opset", "N", NULL, NULL, &opset, NULL,
-     "the operators of an ONNX model (default: the oldest that it needs, at least 13; bfloat16: "
-     "22)"},
+     "the operators of an ONNX model, 13 to 24 (default: 13; bfloat16: 22)"},
     {0, "batch", "N", NULL, NULL, &batch, NULL, "rows that each run of the ONNX model gets"},
     {0, "sizes", "N,...", NULL, &onnx.sizes, NULL, NULL,
      "fix what the shapes of the inputs leave open (None), in order, for ONNX"},

@@ -20,8 +20,9 @@ typedef struct pg_onnx_opts {
     const char *model;      /* the description, if `in` has none */
     const char *model_text; /* the text of one: `model` then only names it */
     const char *dtype;      /* "float32" (the same as NULL), "float16", "bfloat16": of the weights
-                               and of what is computed; inputs and outputs keep theirs */
-    int opset;              /* 0: the oldest that the model needs, at least 13; bfloat16: 22 */
+                               and of what is computed, but for what ids and masks are made of.
+                               Inputs keep theirs; outputs are float32 (or int32) */
+    int opset;              /* 13 to 24; 0: 13, in bfloat16 22 */
     uint64_t batch;         /* rows that each run gets; 0: any number */
     const char *sizes;      /* "64,64": for dimensions of inputs that the model leaves open, in
                                order; NULL: they stay open */
