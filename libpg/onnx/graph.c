@@ -224,7 +224,7 @@ static void count_uses(const pg__onnx_graph *g, const pg__onnx_name *outputs, si
 static pg__onnx_node *before(const pg__onnx_graph *g, const pg__onnx_node *node, pg__onnx_name v,
                              const uint32_t *uses, const size_t *makers)
 {
-    pg__onnx_node *m = makers[v] ? &g->nodes[makers[v] - 1] : NULL;
+    pg__onnx_node *m = v != PG_ONNX_ABSENT && makers[v] ? &g->nodes[makers[v] - 1] : NULL;
     return m && uses[v] == 1 && m->n_attr == node->n_attr &&
                    memcmp(g->attrs.s + m->attr, g->attrs.s + node->attr, m->n_attr) == 0
                ? m
