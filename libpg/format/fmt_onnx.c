@@ -40,7 +40,8 @@ typedef struct onnx {
     const char *path;
     pg__str writer, version, graph, inputs, outputs;
     uint64_t opset, ir;
-    size_t n_nodes, n_texts, n_graphs;
+    size_t n_nodes, n_graphs;
+    size_t n_unread; /* initialisers: texts, sparse tensors */
 } onnx;
 
 static pg_status add_dim(tensor *t, uint64_t v, pg_err *err)
@@ -277,7 +278,7 @@ static pg_status add_tensor(onnx *x, pg_store *s, tensor *t, pg_err *err)
     pg__tensor_desc d = {.name = t->name.s, .rank = t->rank, .dims = t->dims};
     pg_status st = PG_OK;
     if (!pg__onnx_dtype_of(&d.dtype, t->type)) {
-        x->n_texts++;
+        x->n_unread++;
         return PG_OK;
     }
     if (x->n_tensors >= PG_LIMIT_OBJECTS)
@@ -348,6 +349,7 @@ static pg_status read_graph(onnx *x, pg_store *s, pg__onnx_range m, pg_err *err)
         case PG_ONNX_NODE: x->n_nodes++; break;
         case PG_ONNX_GRAPH_NAME: PG_TRY(pg__onnx_bytes(&x->r, f.bytes, &x->graph, err)); break;
         case PG_ONNX_INITIALIZER: PG_TRY(read_initialiser(x, s, f.bytes, err)); break;
+        case PG_ONNX_SPARSE: x->n_unread++; break;
         case PG_ONNX_INPUT: PG_TRY(add_value(x, &x->inputs, f.bytes, err)); break;
         case PG_ONNX_OUTPUT: PG_TRY(add_value(x, &x->outputs, f.bytes, err)); break;
         default: break;
@@ -436,9 +438,9 @@ static pg_status describe(onnx *x, pg_store *s, pg_err *err)
                           x->n_nodes, x->n_nodes == 1 ? "" : "s", (unsigned long long)x->opset,
                           x->inputs.n ? x->inputs.s : "none",
                           x->outputs.n ? x->outputs.s : "none"));
-    if (x->n_texts)
-        PG_TRY(pg__str_printf(&others, err, "; %zu initialisers of types that are not read",
-                              x->n_texts));
+    if (x->n_unread)
+        PG_TRY(pg__str_printf(&others, err, "; %zu initialiser%s of types that are not read",
+                              x->n_unread, x->n_unread == 1 ? "" : "s"));
     PG_TRY(pg__store_set_others(s, others.s, err));
 done:
     pg__str_fini(&writer);

@@ -23,7 +23,8 @@ enum {                                       /* GraphProto */
        PG_ONNX_GRAPH_NAME = 2,
        PG_ONNX_INITIALIZER = 5,
        PG_ONNX_INPUT = 11,
-       PG_ONNX_OUTPUT = 12
+       PG_ONNX_OUTPUT = 12,
+       PG_ONNX_SPARSE = 15
 };
 enum { /* NodeProto */
        PG_ONNX_NODE_INPUT = 1,

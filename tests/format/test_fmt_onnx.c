@@ -154,6 +154,27 @@ static void reads_typed_data(void **state)
     pg__str_fini(&k);
 }
 
+static void counts_what_it_does_not_read(void **state)
+{
+    (void)state;
+    pg__str t = tensor("w", 1), m = {0}, graph = {0}, opset = {0};
+    put(&t, PG_ONNX_RAW, six, sizeof six);
+    put(&graph, PG_ONNX_INITIALIZER, t.s, t.n);
+    put(&graph, PG_ONNX_SPARSE, "", 0);
+    put_int(&opset, PG_ONNX_OPSET_VERSION, 17);
+    put_int(&m, PG_ONNX_IR_VERSION, 8);
+    put(&m, PG_ONNX_GRAPH, graph.s, graph.n);
+    put(&m, PG_ONNX_OPSET, opset.s, opset.n);
+    pg_store *s = opened(&m);
+    expect_six(s);
+    assert_non_null(strstr(pg_store_others(s), "; 1 initialiser of types that are not read"));
+    pg_store_close(s);
+    pg__str_fini(&t);
+    pg__str_fini(&m);
+    pg__str_fini(&graph);
+    pg__str_fini(&opset);
+}
+
 static pg__str external(const char *location, const char *off, const char *length)
 {
     pg__str t = tensor("w", 1);
@@ -287,6 +308,7 @@ static void proves_what_is_not_of_tensors(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(reads_raw_data), cmocka_unit_test(reads_typed_data),
+             cmocka_unit_test(counts_what_it_does_not_read),
              cmocka_unit_test(reads_data_beside_the_file),
              cmocka_unit_test(refuses_what_does_not_fit),
              cmocka_unit_test(leaves_other_messages_alone),
