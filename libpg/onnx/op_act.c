@@ -195,6 +195,8 @@ static pg__onnx_name with_axes(pg__onnx *x, pg__onnx_name a, uint32_t rank, uint
 void pg__onnx_mask_rows(pg__onnx *x, const pg__inst *i)
 {
     const pg__val in = pg__onnx_in(x, i, 0), mask = pg__onnx_in(x, i, 1);
+    if (x->values[in].is_exact) /* what is masked may be infinite in the other type: 0 times that */
+        x->real = PG_F32;
     const pg__onnx_name m = with_axes(x, pg__onnx_get(x, mask), pg__onnx_dims(x, mask)->rank,
                                       pg__onnx_dims(x, in)->rank);
     pg__onnx_set_plain(x, pg__out(x->tape, i, 0), pg__onnx_op2(x, "Mul", pg__onnx_get(x, in), m));
