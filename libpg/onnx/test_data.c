@@ -271,6 +271,7 @@ pg_status pg__onnx_test_commit(pg__onnx_test *t, pg_err *err)
     pg__str made = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(&made, err, "%s/new", t->temporary.s));
+    PG_TRY(pg__folder_sync(made.s, err)); /* the files' own folder is synced with each of them */
     if (pg__sys_exchange(made.s, t->path.s) == 0) {
         t->is_named = 1;
         (void)rename(made.s, t->older.s);

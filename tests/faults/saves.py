@@ -73,6 +73,11 @@ def all_saves(testdata):
     outside, data = ['pgconvert', '-f', '--external-data'], ('o.onnx.data', 'o.onnx.data-2')
     yield Save('convert .onnx --external-data', [*outside, full, 'o.onnx'], 'o.onnx', beside=data)
     yield Save('convert .onnx --external-data over another', [*outside, full, 'o.onnx'], 'o.onnx', [*outside, k3 / 'template.keras', 'o.onnx'], beside=data)
+    # another model there has the same test data: a kill may leave the new ones beside the old model, as pg-formats says
+    checked = ['pgconvert', '-f', '--check', k2 / 'x0.npy', full]
+    rows = [f'o.onnx.test{k}' for k in ('', '/test_data_set_0', '/test_data_set_0/input_0.pb', '/test_data_set_0/output_0.pb')]
+    yield Save('convert .onnx --check', [*checked, 'o.onnx'], 'o.onnx', beside=rows)
+    yield Save('convert .onnx --check over another', [*checked, 'o.onnx'], 'o.onnx', [*checked, '--opset', '17', 'o.onnx'], beside=rows)
     for to, more in (('h5', []), ('weights.h5', []), ('keras', []), ('safetensors', []), ('safetensors', ['--layout', 'pytorch']),
                      ('safetensors', ['--dtype', 'float16'])):
         yield Save(' '.join(['convert', '.' + to, *more]), ['pgconvert', '-f', *more, full, 'o.' + to], 'o.' + to,
