@@ -19,6 +19,7 @@ class Judge:
         self.np, self.onnx, self.ort = numpy, onnx, onnxruntime
         self.worst = self.times = 0.0  # of all outputs so far: difference to Keras; the same in differences of Keras' float32
         self.lacks, self.n_reference = collections.Counter(), 0
+        self.raised = None  # what the last onnx.reference said, if it failed
 
     def check(self, path):
         model = self.onnx.load(path)
@@ -77,14 +78,15 @@ class Judge:
         """What ONNX' own evaluator makes of it, or None if it cannot."""
         from onnx.reference import ReferenceEvaluator
         model = self.onnx.load(path)
-        why = self.mistaken(model)
+        why, self.raised = self.mistaken(model), None
         if why:
             self.lacks[why] += 1
             return None
         try:
             got = ReferenceEvaluator(model).run(None, feed)
         except Exception as e:  # whatever it lacks
-            self.lacks[type(e).__name__ + ": " + str(e).strip().splitlines()[0][:90]] += 1
+            self.raised = type(e).__name__ + ": " + str(e).strip().splitlines()[0][:90]
+            self.lacks[self.raised] += 1
             return None
         self.n_reference += 1
         return got
