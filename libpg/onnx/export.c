@@ -404,6 +404,21 @@ static pg_status predict_some(run *r, pg__onnx_rows *rows, pg_err *err)
     return st;
 }
 
+/* The executor cuts a batch along its first axis, where such a layer has its steps. */
+static pg_status check_rows(const run *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < r->leaves.n; k++)
+        for (const pg__layer *l = r->leaves.v[k].layer; l; l = l->inner)
+            if (pg__config_bool(l, "time_major", 0))
+                PG_FAIL(PG_E_UNSUPPORTED,
+                        "%s: has steps before rows (time_major), so its rows cannot be predicted "
+                        "for test data or to see what quantizing changes",
+                        PG_SHOW(r->leaves.v[k].layer->name));
+done:
+    return st;
+}
+
 /* Rows, predictions and test data, as far as they are asked for. */
 static pg_status predict(run *r, pg_err *err)
 {
@@ -411,6 +426,7 @@ static pg_status predict(run *r, pg_err *err)
     pg_status st = PG_OK;
     if (r->o->write.dry_run || (!r->o->check && !r->o->quantize))
         return PG_OK;
+    PG_TRY(check_rows(r, err));
     PG_TRY(predict_some(r, &rows, err));
     if (r->o->quantize)
         PG_TRY(see_change(r, &rows, err));

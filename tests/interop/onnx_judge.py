@@ -62,11 +62,13 @@ class Judge:
         return None if len(got) >= len(want) else "has %d outputs, Keras %d" % (len(got), len(want))
 
     def mistaken(self, model):
-        """What onnx.reference does not compute as ONNX says, if the model has it."""
+        """What onnx.reference does not compute, or not as ONNX says, if the model has it."""
         opset = model.opset_import[0].version
         for n in model.graph.node:
             if n.op_type == "BatchNormalization" and opset < 14:
                 return "takes BatchNormalization before opset 14 for training"
+            if n.op_type == "Scan" and any(a.name.endswith("_directions") for a in n.attribute):
+                return "lacks the directions of Scan"
             if n.op_type in ("LSTM", "GRU", "RNN"):
                 if len(n.input) > 4 and n.input[4]:
                     return "ignores sequence_lens"

@@ -98,10 +98,12 @@ static const char categories[] = MODEL(
                                                                             "r")) "," DENSE_LAYER("h"), \
         "[\"w\",0,0]")
 
-static const char stateful[] =
-    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,1]", "") "," LAYER(
-              "SimpleRNN", "s", ",\"units\":2,\"stateful\":true,\"use_bias\":false", FROM("i")),
-          "[\"s\",0,0]");
+#define RECURRENT(more)                                                                \
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,3,1]", "") "," LAYER( \
+              "SimpleRNN", "s", ",\"units\":2,\"use_bias\":false" more, FROM("i")),    \
+          "[\"s\",0,0]")
+static const char stateful[] = RECURRENT(",\"stateful\":true");
+static const char time_major[] = RECURRENT(",\"time_major\":true,\"return_sequences\":true");
 
 /* How many steps there are is open; a convolution needs 40 of them. */
 static const char long_kernel[] =
@@ -261,6 +263,13 @@ static void ids_and_masks_are_made_of_float32(void **state)
     }
 }
 
+static void put_recurrent_weights(void)
+{
+    put_weights("{" TENSOR("s/simple_rnn_cell/kernel", "F32", "[1,2]", "0", "8") "," TENSOR(
+                    "s/simple_rnn_cell/recurrent_kernel", "F32", "[2,2]", "8", "24") "}",
+                ten, 24);
+}
+
 /* The input's shape is what a model says, not what its file holds. */
 static void constants_are_no_larger_than_the_file_justifies(void **state)
 {
@@ -274,9 +283,7 @@ static void constants_are_no_larger_than_the_file_justifies(void **state)
         assert_int_equal(rep.n_bytes > 4 * 100 * 100, k == 0);
         pg_onnx_report_fini(&rep);
     }
-    put_weights("{" TENSOR("s/simple_rnn_cell/kernel", "F32", "[1,2]", "0", "8") "," TENSOR(
-                    "s/simple_rnn_cell/recurrent_kernel", "F32", "[2,2]", "8", "24") "}",
-                ten, 24);
+    put_recurrent_weights();
     assert_ok(export(NULL, (pg_onnx_opts){.batch = 100}, stateful, NULL));
     assert_fails(PG_E_LIMIT, export(NULL, (pg_onnx_opts){.batch = 1 << 28}, stateful, &err), &err);
     assert_non_null(strstr(err.msg, "s: has a state of"));
@@ -517,6 +524,20 @@ static void quantizes_models_of_open_sizes(void **state)
     assert_int_equal(err.action.what, PG_DO_GIVE);
 }
 
+/* Rows of a batch are predicted apart; there they are steps. */
+static void predicts_no_steps_that_come_before_rows(void **state)
+{
+    (void)state;
+    static const pg_onnx_opts predicting[] = {{.check = rows}, {.quantize = "int8"}};
+    put_recurrent_weights();
+    assert_ok(export(NULL, (pg_onnx_opts){0}, time_major, NULL));
+    for (size_t k = 0; k < 2; k++) {
+        pg_err err = {0};
+        assert_fails(PG_E_UNSUPPORTED, export(NULL, predicting[k], time_major, &err), &err);
+        assert_non_null(strstr(err.msg, "s: has steps before rows"));
+    }
+}
+
 static void refuses_to_quantize_infinities(void **state)
 {
     (void)state;
@@ -603,4 +624,5 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
                   cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
                   cmocka_unit_test_teardown(quantizes_models_of_open_sizes, remove_file),
+                  cmocka_unit_test_teardown(predicts_no_steps_that_come_before_rows, remove_file),
                   cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))
