@@ -69,6 +69,13 @@ static int walk_below(const char *folder, const char *name, int remove)
     return (size_t)n >= sizeof path || walk(path, 0, remove);
 }
 
+/* Again where a call failed once: what stays is litter until the next run. */
+static void remove_below(const char *folder, const char *name)
+{
+    if (walk_below(folder, name, 1))
+        (void)walk_below(folder, name, 1);
+}
+
 pg_status pg__onnx_test_check(pg__onnx_test *t, const char *out, int force, pg_err *err)
 {
     struct stat sb;
@@ -91,8 +98,8 @@ done:
 
 static void remove_temporary(const char *folder)
 {
-    (void)walk_below(folder, "new", 1);
-    (void)walk_below(folder, "older", 1);
+    remove_below(folder, "new");
+    remove_below(folder, "older");
     (void)rmdir(folder);
 }
 
@@ -276,6 +283,8 @@ pg_status pg__onnx_test_commit(pg__onnx_test *t, pg_err *err)
         t->is_named = 1;
         (void)rename(made.s, t->older.s);
     } else { /* there is none, or this file system cannot */
+        if (errno != ENOENT && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+            PG_TRY(pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be replaced", PG_SHOW(t->path.s)));
         if (rename(t->path.s, t->older.s) && errno != ENOENT)
             PG_TRY(pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be replaced", PG_SHOW(t->path.s)));
         if (rename(made.s, t->path.s))
@@ -292,7 +301,7 @@ void pg__onnx_test_close(pg__onnx_test *t, int has_model)
 {
     int stays = 0; /* the only copy of what was there before */
     if (t->is_named && !has_model)
-        (void)walk_below(t->path.s, "", 1);
+        remove_below(t->path.s, "");
     if (t->older.s && !has_model)
         stays = rename(t->older.s, t->path.s) != 0 && errno != ENOENT;
     if (t->temporary.s && !stays)
