@@ -184,6 +184,16 @@ static int is_new(const pg__onnx *x, const char *name)
     return 1;
 }
 
+/* A later output may be called so. */
+static int is_layer(const pg__onnx *x, const char *name)
+{
+    const pg__model *m = x->model->root;
+    for (size_t k = 0; k < m->n_outputs; k++)
+        if (strcmp(m->layers[m->outputs[k].layer].name, name) == 0)
+            return 1;
+    return 0;
+}
+
 static pg_status add_output(pg__onnx *x, pg__val v, const char *name, pg_dtype to, pg_err *err)
 {
     const pg__onnx_perm p = edge_perm(x, v);
@@ -207,6 +217,23 @@ done:
     return st;
 }
 
+/* An output has the name of its layer, or the first of "NAME_1", "NAME_2", ... that is free. */
+static pg_status name_output(const pg__onnx *x, const char *like, size_t k, pg__strs *names,
+                             pg_err *err)
+{
+    pg__str name = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_puts(&name, like, err));
+    for (; !is_new(x, name.s) || (name.n > strlen(like) && is_layer(x, name.s)); k++) {
+        name.n = 0;
+        PG_TRY(pg__str_printf(&name, err, "%s_%zu", like, k));
+    }
+    PG_TRY(pg__strs_add(names, name.s, name.n, err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
 static pg_status add_outputs(pg__onnx *x, pg_err *err)
 {
     const pg__model *m = x->model->root;
@@ -214,11 +241,7 @@ static pg_status add_outputs(pg__onnx *x, pg_err *err)
     pg_status st = PG_OK;
     x->at = NULL;
     for (size_t k = 0; k < x->low->n_outputs; k++) {
-        const char *name = m->layers[m->outputs[k].layer].name;
-        if (is_new(x, name))
-            PG_TRY(pg__strs_add(&names, name, strlen(name), err));
-        else
-            PG_TRY(pg__strs_printf(&names, err, "%s_%zu", name, k));
+        PG_TRY(name_output(x, m->layers[m->outputs[k].layer].name, k, &names, err));
         PG_TRY(add_output(x, x->low->outputs[k], names.v[k], PG_F32, err));
     }
     for (size_t k = 0; k < x->low->n_states; k++) {
