@@ -57,7 +57,7 @@ void pg__onnx_concat_values(pg__onnx *x, const pg__inst *i)
     pg__mem_free(in);
 }
 
-/* Cuts cells off where numbers are negative. */
+/* Cuts cells off where numbers are negative. Slice ends with the axis. */
 static pg__onnx_name cut(pg__onnx *x, pg__onnx_name v, const pg__pad_attrs *a, uint32_t rank,
                          const pg__onnx_perm *p)
 {
@@ -65,10 +65,11 @@ static pg__onnx_name cut(pg__onnx *x, pg__onnx_name v, const pg__pad_attrs *a, u
     size_t n = 0;
     for (uint32_t k = 0; k < rank; k++) {
         const int64_t before = a->before[p->p[k]], after = a->after[p->p[k]];
+        const int64_t most = a->most[p->p[k]];
         if (before >= 0 && after >= 0)
             continue;
-        starts[n] = before < 0 ? -before : 0;
-        ends[n] = after < 0 ? after : INT64_C(1) << 31;
+        starts[n] = before == PG_PAD_REST ? after - most : before < 0 ? -before : 0;
+        ends[n] = after == PG_PAD_REST ? most - before : after < 0 ? after : INT64_C(1) << 31;
         axes[n++] = k;
     }
     return n ? pg__onnx_slice(x, v, starts, ends, axes, NULL, n) : v;

@@ -181,9 +181,12 @@ typedef struct pg__spread_attrs {
     pg__dims to;
 } pg__spread_attrs;
 
-/* Zeros before and after along each axis; negative numbers cut cells off. */
+/* Zeros before and after along each axis; negative numbers cut cells off. Of an axis whose size is
+ * not known PG_PAD_REST cuts all but `most` cells. */
+#define PG_PAD_REST (-INT64_MAX)
 typedef struct pg__pad_attrs {
     int64_t before[PG_MAX_RANK], after[PG_MAX_RANK];
+    int64_t most[PG_MAX_RANK]; /* where one of the others is PG_PAD_REST; else 0 */
 } pg__pad_attrs;
 
 typedef struct pg__concat_attrs {

@@ -11,8 +11,10 @@ pg_status pg__shape_pad(const void *attrs, const pg__dims *const *in, size_t n_i
     *out = *in[0];
     for (uint32_t i = 0; i < out->rank; i++) {
         int64_t n;
-        if (out->d[i] == PG_DIM_ANY)
+        if (out->d[i] == PG_DIM_ANY) {
+            out->d[i] = a->most[i] == 1 ? 1 : PG_DIM_ANY; /* there may be fewer of several */
             continue;
+        }
         if (__builtin_add_overflow((int64_t)out->d[i], a->before[i], &n) ||
             __builtin_add_overflow(n, a->after[i], &n) || n <= 0)
             return pg_fail(err, PG_E_MISMATCH, "nothing is left of axis %u of %s", i,
@@ -25,7 +27,7 @@ pg_status pg__shape_pad(const void *attrs, const pg__dims *const *in, size_t n_i
 pg_status pg__backward_pad(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     const pg__pad_attrs *a = i->attrs;
-    pg__pad_attrs back;
+    pg__pad_attrs back = {.most = {0}};
     pg__val dx;
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))

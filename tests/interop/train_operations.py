@@ -1,5 +1,6 @@
 """Functions between layers for train_layers.py: what tf.keras writes as TFOpLambda, SlicingOpLambda and TensorFlowOpLayer, and
 Keras 3 as operations; the layers of its own that keras.applications brings along."""
+from train_sequences import Input
 
 
 def v2(keras, L, add, img, seq):
@@ -66,6 +67,9 @@ def functions(L, add, img, seq, activations, others):
     for name, f in two.items():
         add("op-two-" + name, lambda a, b, f=f: L.Dense(2)(L.Flatten()(f(L.Conv2D(3, 1)(a), L.Conv2D(3, 1)(b)))), img, img)
     add("op-two-broadcast", lambda a, b: L.Conv2D(3, 1)(a) * L.Conv2D(3, 1)(b), img, (1, 1, 3))
+    rest = slice(None)
+    for name, cut in {"first": 0, "last": -1, "head": slice(2), "tail": slice(-2, None), "inner": slice(1, -1)}.items():
+        add("open-cut-" + name, lambda x, cut=cut: L.Dense(2)(L.Dense(3)(x)[rest, cut]), Input("numbers", 5, 3, known=False))
     add("op-mask-ends", lambda x: L.GlobalAveragePooling1D()(L.Masking()(x) + 0.0), seq)
 
 

@@ -124,6 +124,18 @@ static const char long_window[] = MODEL(
         "AveragePooling1D", "p", ",\"pool_size\":[300]",
         FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "", FROM("p")) "," DENSE_LAYER("g"),
     "[\"w\",0,0]");
+#define SLICE(from, to) "{\"start\":" from ",\"stop\":" to ",\"step\":null}"
+#define STEPS(item)                                                                              \
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,null,2],\"dtype\":\"float32\"", \
+                "") "," LAYER("Dense", "a", ",\"units\":2,\"use_bias\":false",                   \
+                              FROM("i")) ","                                                     \
+                                         "{\"class_name\":\"SlicingOpLambda\",\"name\":\"s\","   \
+                                         "\"config\":{\"name\":\"s\","                           \
+                                         "\"function\":\"__operators__.getitem\"},\"inbound_"    \
+                                         "nodes\":[[\"a\",0,0,"                                  \
+                                         "{\"slice_spec\":[" SLICE("null", "null") "," item      \
+                                                                                   "]}]]}",      \
+          "[\"s\",0,0]")
 
 /* A file of safetensors: this header, and as many bytes of data. */
 static void put_weights(const char *header, const void *data, size_t n)
@@ -326,6 +338,35 @@ static void outputs_of_one_name_get_numbers(void **state)
     assert_int_equal(count_text("\x0a\x03"
                                 "i_2\x12"),
                      1);
+}
+
+/* The class token of a transformer, for example: the first of any number. */
+static void cuts_axes_whose_size_is_open(void **state)
+{
+    (void)state;
+    static const char *const can[] = {STEPS("0"),
+                                      STEPS("-1"),
+                                      STEPS(SLICE("1", "null")),
+                                      STEPS(SLICE("null", "2")),
+                                      STEPS(SLICE("-2", "null")),
+                                      STEPS(SLICE("1", "-1"))};
+    static const char *const cannot[] = {STEPS(SLICE("-1", "2")), STEPS(SLICE("3", "3")),
+                                         STEPS(SLICE("null", "0")), STEPS("2147483647"),
+                                         STEPS(SLICE("-1", "-9223372036854775807"))};
+    pg_err err = {0};
+    put_weights("{" TENSOR("a/kernel", "F32", "[2,2]", "0", "16") "}", ten, 16);
+    for (size_t k = 0; k < sizeof cannot / sizeof *cannot; k++) {
+        assert_fails(PG_E_UNSUPPORTED, export(NULL, (pg_onnx_opts){0}, cannot[k], &err), &err);
+        assert_non_null(strstr(err.msg, "s: "));
+        assert_int_equal(access(out, F_OK), -1);
+    }
+    for (size_t k = 0; k < sizeof can / sizeof *can; k++) {
+        pg_onnx_report rep = {0};
+        assert_ok(export(&rep, (pg_onnx_opts){0}, can[k], NULL));
+        assert_true(count_text("Slice") > 0);
+        assert_int_equal(rep.n_nodes, k < 2 ? 3 : 2); /* with a Reshape */
+        pg_onnx_report_fini(&rep);
+    }
 }
 
 /* No Add behind it: only Transpose, ConvTranspose, Transpose. */
@@ -645,6 +686,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(constants_are_no_larger_than_the_file_justifies,
                                             remove_file),
                   cmocka_unit_test_teardown(outputs_of_one_name_get_numbers, remove_file),
+                  cmocka_unit_test_teardown(cuts_axes_whose_size_is_open, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
                   cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),

@@ -348,11 +348,44 @@ static int read_bound(const pg__json *j, int64_t fallback, int64_t size, int64_t
     return 1;
 }
 
-static int is_whole(const pg__json *start, const pg__json *stop, const pg__json *step)
+static int steps_by_1(const pg__json *step)
 {
     int64_t v = 1;
+    return pg__json_type_of(step) <= PG_J_NULL || (pg__json_int(step, &v) && v == 1);
+}
+
+static int is_whole(const pg__json *start, const pg__json *stop, const pg__json *step)
+{
     return pg__json_type_of(start) <= PG_J_NULL && pg__json_type_of(stop) <= PG_J_NULL &&
-           (pg__json_type_of(step) <= PG_J_NULL || (pg__json_int(step, &v) && v == 1));
+           steps_by_1(step);
+}
+
+/* Of an axis whose size is not known: from < 0 and to <= 0 count from its end. */
+static int cut_open(uint32_t axis, int64_t from, int64_t to, cut *c)
+{
+    const int is_last = from < 0;
+    const int is_first = to > 0;
+    if (from < -INT32_MAX || from > INT32_MAX || to < -INT32_MAX || to > INT32_MAX ||
+        (is_last && is_first) || (is_last != is_first && from >= to))
+        return 0;
+    c->pad.before[axis] = is_last ? PG_PAD_REST : -from;
+    c->pad.after[axis] = is_first ? PG_PAD_REST : to;
+    c->pad.most[axis] = is_last || is_first ? to - from : 0;
+    return 1;
+}
+
+static int cut_open_by(uint32_t axis, const pg__json *item, const pg__json *start,
+                       const pg__json *stop, cut *c)
+{
+    int64_t from = 0, to = 0;
+    if (pg__json_int(item, &from))
+        return from < INT32_MAX && cut_open(axis, from, from + 1, c);
+    if ((pg__json_type_of(start) > PG_J_NULL && !pg__json_int(start, &from)) ||
+        (pg__json_type_of(stop) > PG_J_NULL && (!pg__json_int(stop, &to) || to == 0)) ||
+        !cut_open(axis, from, to, c))
+        return 0;
+    c->to.d[c->to.rank++] = c->pad.most[axis] == 1 ? 1 : PG_DIM_ANY;
+    return 1;
 }
 
 /* One item of the list: a slice or an index. */
@@ -363,7 +396,7 @@ static int cut_axis(const pg__dims *x, uint32_t axis, const pg__json *item, cut 
     const int is_slice = start && stop; /* and no tensor, which is an object too */
     const pg__json *step = pg__json_get(config, "step");
     const uint64_t size = x->d[axis];
-    int64_t from, to, by = 1;
+    int64_t from, to;
     const int is_index = pg__json_int(item, &from);
     if (!is_index && !is_slice)
         return 0;
@@ -371,7 +404,11 @@ static int cut_axis(const pg__dims *x, uint32_t axis, const pg__json *item, cut 
         c->to.d[c->to.rank++] = size;
         return 1;
     }
-    if (axis == 0 || size > INT32_MAX)
+    if (axis == 0 || (!is_index && !steps_by_1(step)))
+        return 0;
+    if (size == PG_DIM_ANY)
+        return cut_open_by(axis, item, start, stop, c);
+    if (size > INT32_MAX)
         return 0;
     if (is_index) {
         from += from < 0 ? (int64_t)size : 0;
@@ -379,8 +416,7 @@ static int cut_axis(const pg__dims *x, uint32_t axis, const pg__json *item, cut 
             return 0;
         to = from + 1;
     } else if (!read_bound(start, 0, (int64_t)size, &from) ||
-               !read_bound(stop, (int64_t)size, (int64_t)size, &to) || from >= to ||
-               (pg__json_type_of(step) > PG_J_NULL && (!pg__json_int(step, &by) || by != 1))) {
+               !read_bound(stop, (int64_t)size, (int64_t)size, &to) || from >= to) {
         return 0;
     } else {
         c->to.d[c->to.rank++] = (uint64_t)(to - from);

@@ -95,6 +95,55 @@ static void tf_keras_calls_give_shapes(void **state)
              "(5, 3, 3)");
 }
 
+/* An axis whose size is not known, cut by one item. */
+static void open_axis(const char *item, const char *want)
+{
+    char text[2048];
+    snprintf(text, sizeof text,
+             MODEL("{\"class_name\":\"InputLayer\",\"name\":\"i\",\"config\":{\"name\":\"i\","
+                   "\"batch_input_shape\":[null,null,3]},\"inbound_nodes\":[]}",
+                   "{\"class_name\":\"SlicingOpLambda\",\"name\":\"f\",\"config\":{\"name\":\"f\","
+                   "\"function\":\"__operators__.getitem\"},\"inbound_nodes\":[[\"i\",0,0,"
+                   "{\"slice_spec\":[{\"start\":null,\"stop\":null},%s]}]]}"),
+             item);
+    expect(text, want);
+}
+
+/* There may be fewer cells than a slice asks for. */
+static void axes_of_unknown_size_are_cut(void **state)
+{
+    (void)state;
+    open_axis("0", "(5, 3)");
+    open_axis("-2", "(5, 3)");
+    open_axis("{\"start\":1,\"stop\":null}", "(5, None, 3)");
+    open_axis("{\"start\":null,\"stop\":2}", "(5, None, 3)");
+    open_axis("{\"start\":-2,\"stop\":-1}", "(5, 1, 3)");
+    open_axis("{\"start\":1,\"stop\":-1}", "(5, None, 3)");
+    open_axis("{\"start\":2,\"stop\":2}", "slices of step 1");
+    open_axis("{\"start\":-1,\"stop\":2}", "slices of step 1");
+    open_axis("{\"start\":null,\"stop\":0}", "slices of step 1");
+    open_axis("{\"start\":null,\"stop\":3,\"step\":2}", "slices of step 1");
+    open_axis("2147483647", "slices of step 1");
+    open_axis("-9223372036854775807", "slices of step 1");
+}
+
+/* Not "is none": Keras 3 has it. */
+static void activations_that_are_missing_are_not_called_unknown(void **state)
+{
+    (void)state;
+    static const char layer[] = "{\"class_name\":\"Activation\",\"name\":\"f\",\"config\":{"
+                                "\"name\":\"f\",\"activation\":\"%s\"},"
+                                "\"inbound_nodes\":[[[\"i\",0,0,{}]]]}";
+    static const char *const cases[][2] = {{"log_softmax", "\"log_softmax\" is not supported"},
+                                           {"logsoftmax", "is not one of Keras'"}};
+    for (size_t k = 0; k < 2; k++) {
+        char one[512], text[2048];
+        snprintf(one, sizeof one, layer, cases[k][0]);
+        snprintf(text, sizeof text, MODEL(INPUT2, "%s"), one);
+        expect(text, cases[k][1]);
+    }
+}
+
 static void keras_3_calls_give_shapes(void **state)
 {
     (void)state;
@@ -237,6 +286,8 @@ static void classes_of_others_are_not_taken_for_keras(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(tf_keras_calls_give_shapes),
+             cmocka_unit_test(axes_of_unknown_size_are_cut),
+             cmocka_unit_test(activations_that_are_missing_are_not_called_unknown),
              cmocka_unit_test(keras_3_calls_give_shapes),
              cmocka_unit_test(calls_that_cannot_be_are_refused_by_name),
              cmocka_unit_test(large_constants_are_refused),
