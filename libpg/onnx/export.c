@@ -192,6 +192,29 @@ static pg_status prune(pg__lowered *m, pg_err *err)
     return st;
 }
 
+/* Were it not for the sizes that the inputs leave open, could the model be lowered? */
+static int needs_sizes(const pg__lower_opts *opts, size_t n_inputs)
+{
+    static const uint64_t sizes[] = {64, 256, 16};
+    pg__dims *known = pg__mem_array(n_inputs, sizeof *known);
+    pg__lower_opts tried = *opts;
+    pg_status st = known ? PG_E_MISMATCH : PG_E_NOMEM;
+    int any = 0;
+    tried.inputs = known;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes && st != PG_OK && st != PG_E_NOMEM; k++) {
+        pg__lowered low = {.n_outputs = 0};
+        memcpy(known, opts->inputs, n_inputs * sizeof *known);
+        for (size_t i = 0; i < n_inputs; i++)
+            for (uint32_t a = 1; a < known[i].rank; a++)
+                if (known[i].d[a] == PG_DIM_ANY)
+                    known[i].d[a] = sizes[k], any = 1;
+        st = any ? pg__lower(&low, &tried, NULL) : PG_E_NOMEM;
+        pg__lowered_fini(&low);
+    }
+    pg__mem_free(known);
+    return st == PG_OK;
+}
+
 static pg_status lower(run *r, pg_err *err)
 {
     pg__lower_opts opts = {.graph = r->model, .leaves = &r->leaves};
@@ -202,7 +225,16 @@ static pg_status lower(run *r, pg_err *err)
     PG_TRY(rows_of(&opts.n_rows, r, err));
     PG_TRY(shapes_of(&shapes, r, err));
     opts.inputs = shapes;
-    PG_TRY(pg__lower(&r->low, &opts, err));
+    st = pg__lower(&r->low, &opts, err);
+    if ((st == PG_E_MISMATCH || st == PG_E_UNSUPPORTED) &&
+        needs_sizes(&opts, r->model->root->n_inputs)) {
+        st = PG_E_UNSUPPORTED;
+        if (err)
+            err->code = st;
+        pg_err_do(err, PG_DO_GIVE, NULL);
+        pg_err_arg(err, "sizes", "N,...");
+    }
+    PG_TRY(st);
     PG_TRY(pg__onnx_check_sizes(&r->low, &opts, err));
     PG_TRY(prune(&r->low, err));
 done:

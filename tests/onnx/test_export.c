@@ -124,6 +124,16 @@ static const char long_window[] = MODEL(
         "AveragePooling1D", "p", ",\"pool_size\":[300]",
         FROM("i")) "," LAYER("GlobalAveragePooling1D", "g", "", FROM("p")) "," DENSE_LAYER("g"),
     "[\"w\",0,0]");
+static const char resized[] = MODEL(
+    LAYER(
+        "InputLayer", "i", ",\"batch_input_shape\":[null,null,null,3],\"dtype\":\"float32\"",
+        "") "," LAYER("Resizing", "r", ",\"height\":4,\"width\":4,\"interpolation\":\"bilinear\"",
+                      FROM(
+                          "i")) "," LAYER("Conv2D", "c",
+                                          ",\"filters\":1,\"kernel_size\":[1,1],\"use_bias\":false",
+                                          FROM("r")),
+    "[\"c\",0,0]");
+
 #define SLICE(from, to) "{\"start\":" from ",\"stop\":" to ",\"step\":null}"
 #define STEPS(item)                                                                              \
     MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,null,2],\"dtype\":\"float32\"", \
@@ -367,6 +377,18 @@ static void cuts_axes_whose_size_is_open(void **state)
         assert_int_equal(rep.n_nodes, k < 2 ? 3 : 2); /* with a Reshape */
         pg_onnx_report_fini(&rep);
     }
+}
+
+static void says_that_sizes_would_help(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    put_weights("{" TENSOR("c/kernel", "F32", "[1,1,3,1]", "0", "12") "}", ten, 12);
+    assert_fails(PG_E_UNSUPPORTED, export(NULL, (pg_onnx_opts){0}, resized, &err), &err);
+    assert_non_null(strstr(err.msg, "r: input (None, None, None, 3)"));
+    assert_int_equal(err.action.what, PG_DO_GIVE);
+    assert_string_equal(pg_action_get(&err.action, "sizes"), "N,...");
+    assert_ok(export(NULL, (pg_onnx_opts){.sizes = "5,6"}, resized, NULL));
 }
 
 /* No Add behind it: only Transpose, ConvTranspose, Transpose. */
@@ -687,6 +709,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                                             remove_file),
                   cmocka_unit_test_teardown(outputs_of_one_name_get_numbers, remove_file),
                   cmocka_unit_test_teardown(cuts_axes_whose_size_is_open, remove_file),
+                  cmocka_unit_test_teardown(says_that_sizes_would_help, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
                   cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
