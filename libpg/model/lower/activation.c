@@ -82,6 +82,18 @@ static const char *name_at(const void *ctx, size_t i)
     return i - n < sizeof others / sizeof *others ? others[i - n] : NULL;
 }
 
+/* Those of Keras 3 that are missing here. */
+static int is_lacking(const char *name)
+{
+    static const char *const names[] = {"celu",        "glu",         "hard_shrink", "hard_tanh",
+                                        "log_sigmoid", "log_softmax", "soft_shrink", "sparse_plus",
+                                        "sparsemax",   "squareplus",  "tanh_shrink", "threshold"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *name, pg__val x,
                              pg__val *out, pg_err *err)
 {
@@ -100,6 +112,9 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(name, acts[i].name) == 0)
             return apply(lw, &acts[i].attrs, x, out, err);
+    if (is_lacking(name))
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" is not supported",
+                       PG_SHOW(l->name), name);
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" is not one of Keras'",
                   PG_SHOW(l->name), PG_SHOW(name));
     const char *meant = pg_nearest(name, name_at, NULL);
