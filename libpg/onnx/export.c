@@ -302,11 +302,37 @@ done:
     return st;
 }
 
+/* Takes over the text. */
+static pg_status add_note(run *r, pg__str *note, pg_err *err)
+{
+    size_t cap = r->rep.n_notes;
+    if (pg__mem_grow(&r->rep.notes, &cap, cap + 1, sizeof *r->rep.notes))
+        return pg__nomem(err);
+    r->rep.notes[r->rep.n_notes++] = note->s;
+    note->s = NULL;
+    return PG_OK;
+}
+
+static pg_status note_type(run *r, pg_err *err)
+{
+    pg__str note = {0};
+    pg_status st = PG_OK;
+    if (r->x.asked != PG_BF16)
+        return PG_OK;
+    PG_TRY(pg__str_puts(&note,
+                        "ONNX Runtime lacks most operators of bfloat16 on CPUs; those of "
+                        "float16 run there",
+                        err));
+    PG_TRY(add_note(r, &note, err));
+done:
+    pg__str_fini(&note);
+    return st;
+}
+
 /* Test data of an older model say nothing about the new one; to remove them, nobody has asked. */
 static pg_status note_old_test(run *r, pg_err *err)
 {
     pg__str path = {0}, note = {0};
-    size_t cap = r->rep.n_notes;
     int is_there = 0;
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(&path, err, "%s.test", r->out));
@@ -314,10 +340,7 @@ static pg_status note_old_test(run *r, pg_err *err)
     if (r->o->check || !is_there)
         goto done;
     PG_TRY(pg__str_printf(&note, err, "%s: of a model that was here before", PG_SHOW(path.s)));
-    if (pg__mem_grow(&r->rep.notes, &cap, cap + 1, sizeof *r->rep.notes))
-        PG_TRY(pg__nomem(err));
-    r->rep.notes[r->rep.n_notes++] = note.s;
-    note.s = NULL;
+    PG_TRY(add_note(r, &note, err));
 done:
     pg__str_fini(&path);
     pg__str_fini(&note);
@@ -528,6 +551,7 @@ pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts
         goto done;
     }
     count(&r);
+    PG_TRY(note_type(&r, err));
     PG_TRY(write(&r, err));
     if (report) {
         *report = r.rep;
