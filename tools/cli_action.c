@@ -49,7 +49,7 @@ static const struct {
                           NULL},
     [PG_DO_CHOOSE_FORMAT] =
         {"[to:pgconvert --to {to} {file} FOLDER][!to:--to FORMAT   (h5, weights.h5, "
-         "keras, safetensors, npy, npz)]",
+         "keras, safetensors, npy, npz, onnx)]",
          NULL},
     [PG_DO_CHOOSE_PART] = {"--part {part}", NULL},
     [PG_DO_OVERWRITE] = {"--force   (replaces [split:that split][!split:it])", NULL},

@@ -103,7 +103,8 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
         goto done;
     }
     if (q.opts->part && !pg__format_of(s)->has_parts)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: only checkpoints have parts; this file holds one model",
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: only checkpoints have parts, or weights as trained; this file holds one model",
                 PG_SHOW(name));
     if (q.opts->rules && !pg__format_of(s)->has_rules)
         PG_FAIL(

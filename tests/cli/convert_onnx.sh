@@ -28,4 +28,14 @@ for more in '--quantize int8' --fold-bn '--opset 17' --external-data '--sizes 4'
     run pgconvert $more model.h5 u.safetensors
 done
 run pgconvert --to onnx --layout keras --opset 17 -q model.h5 u
+# a class in Python lists no layers
+python3 - "$TESTDATA/files/keras-3.6.0-native/cnn4/template.keras" class.keras <<'END'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as a, zipfile.ZipFile(sys.argv[2], "w") as b:
+    for n in a.namelist():
+        b.writestr(n, b'{"class_name": "MyNet", "config": {}}' if n == "config.json" else a.read(n))
+END
+run pgconvert class.keras v.onnx
+run pgconvert --dtype bfloat16 model.h5 bf.onnx
+run pgconvert model.h5 v.xyz
 ls
