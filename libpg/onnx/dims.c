@@ -32,51 +32,95 @@ static uint32_t own_sym(pg__onnx *x, pg__val v, uint32_t axis)
 
 /* ---- which symbol a result has ---- */
 
-/* In Reshape, dimensions are taken apart and put together in order. */
-typedef struct fold {
-    pg__onnx_sym left; /* factors that no dimension of the result has yet */
-    uint64_t k;        /* known sizes of the operand, by those of the result */
-    int is_lost;       /* too many factors */
-} fold;
-
-static fold factors_of(const pg__onnx *x, pg__val from, const pg__dims *to)
+/* What the axis has where all sizes are known (symbolic.c). */
+static uint64_t sized(const pg__onnx *x, pg__val v, uint32_t axis)
 {
-    const pg__dims *d = pg__onnx_dims(x, from);
-    fold f = {.left = {.size = PG_ONNX_ABSENT}, .k = 1};
-    for (uint32_t a = 0; a < d->rank; a++) {
-        const uint32_t sym = x->values[from].sym[a];
-        const pg__onnx_sym *s = sym ? &x->syms[sym - 1] : NULL;
-        f.k *= s ? s->k : d->d[a];
-        for (uint32_t n = 0; s && n < s->n; n++) {
-            f.is_lost |= f.left.n == PG_ONNX_FACTORS;
-            if (!f.is_lost)
-                f.left.of[f.left.n++] = s->of[n];
-        }
-    }
-    for (uint32_t a = 0; a < to->rank; a++)
-        if (to->d[a] != PG_DIM_ANY && to->d[a] > 0) {
-            f.is_lost |= f.k % to->d[a] != 0;
-            f.k /= to->d[a];
-        }
-    return f;
+    return x->sized->values[v].shape.d[axis];
 }
 
+static int says_size(const pg__onnx *x, uint32_t sym, pg__val v, uint32_t axis)
+{
+    const pg__onnx_sym *s = &x->syms[sym - 1];
+    uint64_t size = s->k;
+    for (uint32_t n = 0; n < s->n; n++)
+        size = pg__dim_mul(size, sized(x, s->of[n].v, s->of[n].axis));
+    return size == sized(x, v, axis);
+}
+
+static int is_unknown(const pg__onnx *x, pg__val v, uint32_t axis)
+{
+    return pg__onnx_dims(x, v)->d[axis] == PG_DIM_ANY;
+}
+
+/* Axes in front that Reshape leaves as they are. */
+static uint32_t name_kept(pg__onnx *x, pg__val from, pg__val to)
+{
+    const uint32_t n = pg__onnx_dims(x, from)->rank, m = pg__onnx_dims(x, to)->rank;
+    uint32_t a = 0;
+    while (a < n && a < m && is_unknown(x, from, a) == is_unknown(x, to, a) &&
+           sized(x, from, a) == sized(x, to, a)) {
+        x->values[to].sym[a] = x->values[from].sym[a];
+        a++;
+    }
+    return a;
+}
+
+/* Unknown sizes of the other axes of the operand, in order; 0: they are too many. */
+static int factors_of(const pg__onnx *x, pg__val from, uint32_t a, pg__onnx_sym *out)
+{
+    for (; a < pg__onnx_dims(x, from)->rank; a++) {
+        const uint32_t sym = x->values[from].sym[a];
+        const pg__onnx_sym *s = sym ? &x->syms[sym - 1] : NULL;
+        for (uint32_t n = 0; s && n < s->n; n++) {
+            if (out->n == PG_ONNX_FACTORS)
+                return 0;
+            out->of[out->n++] = s->of[n];
+        }
+    }
+    return 1;
+}
+
+/* In how many ways the factors from `at` on make the unknown axes of `to` from `a` on: each takes
+ * one or more, in order, and a share of the known sizes. ends: where each stops, if there is one
+ * way. */
+static uint32_t ways(const pg__onnx *x, pg__val to, uint32_t a, const pg__onnx_sym *all,
+                     uint32_t at, uint32_t *ends)
+{
+    const uint32_t rank = pg__onnx_dims(x, to)->rank;
+    uint64_t product = 1;
+    uint32_t n = 0;
+    while (a < rank && !is_unknown(x, to, a))
+        a++;
+    if (a == rank)
+        return at == all->n;
+    for (uint32_t end = at; end < all->n;) {
+        product = pg__dim_mul(product, sized(x, all->of[end].v, all->of[end].axis));
+        end++;
+        if (product == 0 || sized(x, to, a) % product != 0)
+            continue;
+        const uint32_t found = ways(x, to, a + 1, all, end, ends);
+        if (found > 0)
+            ends[a] = end;
+        n += found;
+    }
+    return n;
+}
+
+/* Dimensions are taken apart and put together in order; the sizes of the other tape say which. */
 static void name_reshaped(pg__onnx *x, pg__val from, pg__val to)
 {
-    const pg__dims *d = pg__onnx_dims(x, to);
-    fold f = factors_of(x, from, d);
-    uint32_t unknown = 0, at = 0;
-    for (uint32_t a = 0; a < d->rank; a++)
-        unknown += d->d[a] == PG_DIM_ANY;
-    const int fits = !f.is_lost && f.left.n >= unknown && (unknown == 1 || f.k == 1);
-    for (uint32_t a = 0; a < d->rank; a++) {
-        if (d->d[a] != PG_DIM_ANY)
+    pg__onnx_sym all = {.size = PG_ONNX_ABSENT};
+    uint32_t ends[PG_MAX_RANK] = {0}, at = 0, a = name_kept(x, from, to);
+    const int is_clear = factors_of(x, from, a, &all) && ways(x, to, a, &all, 0, ends) == 1;
+    for (; a < pg__onnx_dims(x, to)->rank; a++) {
+        if (!is_unknown(x, to, a))
             continue;
-        pg__onnx_sym s = {.k = f.k, .size = PG_ONNX_ABSENT};
-        while (fits && at < f.left.n && (s.n == 0 || unknown == 1))
-            s.of[s.n++] = f.left.of[at++];
-        unknown--;
-        x->values[to].sym[a] = s.n ? add_sym(x, &s) : own_sym(x, to, a);
+        pg__onnx_sym s = {.k = sized(x, to, a), .size = PG_ONNX_ABSENT};
+        while (is_clear && at < ends[a]) {
+            s.k /= sized(x, all.of[at].v, all.of[at].axis);
+            s.of[s.n++] = all.of[at++];
+        }
+        x->values[to].sym[a] = is_clear ? add_sym(x, &s) : own_sym(x, to, a);
     }
 }
 
@@ -116,13 +160,14 @@ static uint32_t rows_before(const pg__onnx *x, const pg__inst *i)
     return x->n_inputs > 0 ? x->values[x->low->inputs[0]].sym[0] : 0;
 }
 
-static uint32_t sym_of_axis(pg__onnx *x, const pg__inst *i, uint32_t k, uint32_t a)
+/* 0: none of the operands has it. */
+static uint32_t sym_of_axis(const pg__onnx *x, const pg__inst *i, uint32_t k, uint32_t a)
 {
     const pg__val out = pg__out(x->tape, i, k), first = pg__onnx_in(x, i, 0);
     const uint32_t rank = pg__onnx_dims(x, out)->rank;
     uint32_t sym = 0;
     if (!keeps_axis(x, i, a))
-        return own_sym(x, out, a);
+        return 0;
     if (i->op->kind == PG_OP_transpose)
         return x->values[first].sym[((const pg__transpose_attrs *)i->attrs)->perm[a]];
     if (i->op->kind == PG_OP_attention && k == 1 && a > 1)
@@ -134,18 +179,29 @@ static uint32_t sym_of_axis(pg__onnx *x, const pg__inst *i, uint32_t k, uint32_t
     }
     if (i->op->kind == PG_OP_embedding || i->op->kind == PG_OP_mask_steps)
         return x->values[first].sym[a];
-    for (uint32_t n = 0; n < i->n_in && !sym; n++)
+    for (uint32_t n = 0; n < i->n_in && !sym; n++) {
         if (pg__onnx_in(x, i, n) != PG_NO_VAL)
             sym = sym_aligned(x, pg__onnx_in(x, i, n), rank, a);
+        sym = sym && says_size(x, sym, out, a) ? sym : 0; /* axes may be dropped in between */
+    }
     if (!sym && a == 0 && first != PG_NO_VAL) /* rows */
         sym = x->values[first].sym[0];
     if (!sym && a == 0 && i->op->kind == PG_OP_spread)
         sym = rows_before(x, i);
-    return sym ? sym : own_sym(x, out, a);
+    return sym;
+}
+
+static void name_axis(pg__onnx *x, const pg__inst *i, uint32_t k, uint32_t a)
+{
+    const pg__val out = pg__out(x->tape, i, k);
+    const uint32_t sym = sym_of_axis(x, i, k, a);
+    x->values[out].sym[a] = sym && says_size(x, sym, out, a) ? sym : own_sym(x, out, a);
 }
 
 void pg__onnx_name_dims(pg__onnx *x, const pg__inst *i)
 {
+    if (x->sized->n_values == 0) /* all of them are known */
+        return;
     if (i->op->kind == PG_OP_reshape) {
         name_reshaped(x, pg__onnx_in(x, i, 0), pg__out(x->tape, i, 0));
         return;
@@ -153,8 +209,8 @@ void pg__onnx_name_dims(pg__onnx *x, const pg__inst *i)
     for (uint32_t k = 0; k < i->n_out; k++) {
         const pg__val out = pg__out(x->tape, i, k);
         for (uint32_t a = 0; a < pg__onnx_dims(x, out)->rank; a++)
-            if (pg__onnx_dims(x, out)->d[a] == PG_DIM_ANY)
-                x->values[out].sym[a] = sym_of_axis(x, i, k, a);
+            if (is_unknown(x, out, a))
+                name_axis(x, i, k, a);
     }
 }
 
@@ -214,6 +270,19 @@ int pg__onnx_same_dim(const pg__onnx *x, pg__val a, uint32_t i, pg__val b, uint3
            x->values[a].sym[i] == x->values[b].sym[k];
 }
 
+int pg__onnx_is_own(const pg__onnx *x, pg__val v, uint32_t axis)
+{
+    return x->values[v].sym[axis] && x->syms[x->values[v].sym[axis] - 1].of[0].v == v;
+}
+
+void pg__onnx_refuse_open(pg__onnx *x, const char *why)
+{
+    if (x->st != PG_OK)
+        return;
+    pg__onnx_refuse(x, "%s", why);
+    pg__onnx_hint_sizes(x->err);
+}
+
 /* 0: as the operand has it; -1: what is left. */
 pg__onnx_name pg__onnx_shape(pg__onnx *x, pg__val from, pg__val like)
 {
@@ -230,10 +299,12 @@ pg__onnx_name pg__onnx_shape(pg__onnx *x, pg__val from, pg__val like)
     if (unknown <= 1)
         return pg__onnx_numbers(x, shape, d->rank);
     for (uint32_t a = 0; a < d->rank; a++)
-        parts[a] = shape[a] < 0 ? pg__onnx_size(x, like, a) : pg__onnx_numbers(x, &shape[a], 1);
+        if (shape[a] < 0 && pg__onnx_is_own(x, like, a)) {
+            pg__onnx_refuse_open(x, "its output has several sizes that the model leaves open (None "
+                                    "in its input's shape)");
+            return PG_ONNX_ABSENT;
+        }
     for (uint32_t a = 0; a < d->rank; a++)
-        if (shape[a] < 0 && x->syms[x->values[like].sym[a] - 1].of[0].v == like)
-            pg__onnx_refuse(x, "its output has several sizes that depend on the input's: give the "
-                               "input's shape in the model");
+        parts[a] = shape[a] < 0 ? pg__onnx_size(x, like, a) : pg__onnx_numbers(x, &shape[a], 1);
     return pg__onnx_concat(x, parts, d->rank, 0);
 }

@@ -20,7 +20,7 @@ typedef struct run {
     pg_store *weights;
     pg__graph *model;
     pg__leaves leaves;
-    pg__lowered low;
+    pg__lowered low, sized;
     pg__onnx x;
     pg__onnx_beside beside;
     pg__onnx_test test;
@@ -257,7 +257,7 @@ static pg_status lower(run *r, pg_err *err)
         pg_err_arg(err, "sizes", "N,...");
     }
     PG_TRY(st);
-    PG_TRY(pg__onnx_check_sizes(&r->low, &opts, err));
+    PG_TRY(pg__onnx_check_sizes(&r->sized, &r->low, &opts, err));
     PG_TRY(prune(&r->low, err));
 done:
     pg__mem_free(shapes);
@@ -544,6 +544,7 @@ static pg_status translate(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
     r->x.low = &r->low;
+    r->x.sized = &r->sized.tape;
     r->x.model = r->model;
     r->x.leaves = &r->leaves;
     r->x.weights = r->weights;
@@ -584,6 +585,7 @@ done:
     pg_onnx_report_fini(&r.rep);
     pg__onnx_fini(&r.x);
     pg__lowered_fini(&r.low);
+    pg__lowered_fini(&r.sized);
     pg__leaves_fini(&r.leaves);
     pg__graph_free(r.model);
     pg_store_close(r.weights);

@@ -96,7 +96,7 @@ typedef struct pg__onnx_version {
 } pg__onnx_version;
 
 /* An unknown dimension: the product of axes of tensors, times k. */
-#define PG_ONNX_FACTORS 4
+#define PG_ONNX_FACTORS PG_MAX_RANK
 typedef struct pg__onnx_sym {
     uint64_t k;
     uint32_t n;
@@ -135,6 +135,7 @@ typedef struct pg__onnx_steps {
 typedef struct pg__onnx {
     const pg__lowered *low;
     const pg__tape *tape;
+    const pg__tape *sized; /* the same values where all sizes are known */
     const pg__graph *model;
     const pg__leaves *leaves;
     pg_store *weights;
@@ -171,8 +172,11 @@ void pg__onnx_fini(pg__onnx *x);
 void pg__onnx_find_exact(pg__onnx *x);
 
 /* symbolic.c: PG_E_UNSUPPORTED if a layer computes with a size that is not known on the tape m,
- * which was lowered with opts. */
-pg_status pg__onnx_check_sizes(const pg__lowered *m, const pg__lower_opts *opts, pg_err *err);
+ * which was lowered with opts. sized: the same tape where all sizes are known, for the caller to
+ * end; it stays empty if m leaves nothing open. */
+pg_status pg__onnx_check_sizes(pg__lowered *sized, const pg__lowered *m, const pg__lower_opts *opts,
+                               pg_err *err);
+void pg__onnx_hint_sizes(pg_err *err); /* the user may give them */
 
 /* frame.c: the ModelProto without initialisers. */
 pg_status pg__onnx_frame(pg__str *out, const pg__onnx *x, pg_err *err);
@@ -317,6 +321,10 @@ void pg__onnx_name_input(pg__onnx *x, pg__val v, uint32_t axis, char *param);
 pg__onnx_name pg__onnx_size(pg__onnx *x, pg__val v, uint32_t axis);
 /* A tensor of int64 for Reshape: the shape of `like`. from: what is reshaped. */
 pg__onnx_name pg__onnx_shape(pg__onnx *x, pg__val from, pg__val like);
+/* The axis has a size that nothing before it says. */
+int pg__onnx_is_own(const pg__onnx *x, pg__val v, uint32_t axis);
+/* pg__onnx_refuse() because of it: the user may give sizes. */
+void pg__onnx_refuse_open(pg__onnx *x, const char *why);
 int pg__onnx_same_dim(const pg__onnx *x, pg__val a, uint32_t i, pg__val b, uint32_t k);
 
 /* op_rnn.c: does a recurrent operation take this product along? */

@@ -108,9 +108,9 @@ void pg__onnx_spread(pg__onnx *x, const pg__inst *i)
         const uint32_t lead = to->rank - from->rank;
         const int kept = a >= lead && pg__onnx_same_dim(x, in, a - lead, out, a);
         shape[a] = kept ? 1 : to->d[a] == PG_DIM_ANY ? -1 : (int64_t)to->d[a];
-        if (shape[a] < 0 && x->syms[x->values[out].sym[a] - 1].of[0].v == out)
-            pg__onnx_refuse(x, "repeats an axis as often as a size that is not known: give the "
-                               "input's shape in the model");
+        if (shape[a] < 0 && pg__onnx_is_own(x, out, a))
+            pg__onnx_refuse_open(x, "repeats an axis as often as a size that the model leaves open "
+                                    "(None in its input's shape)");
         known &= shape[a] >= 0;
     }
     for (uint32_t a = 0; !known && a < to->rank && x->st == PG_OK; a++)

@@ -6,11 +6,12 @@ class Input:
     """An input of the model. kind: numbers; steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
     (0 or 1, never a row without a 1)."""
 
-    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True, least=1):
-        self.kind, self.shape, self.limit, self.dtype, self.batch, self.known, self.least = kind, shape, limit, dtype, batch, known, least
+    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True, opens=1, least=1):
+        self.kind, self.shape, self.limit, self.dtype, self.batch, self.least = kind, shape, limit, dtype, batch, least
+        self.opens = 0 if known else opens
 
-    def make(self, keras):  # known=False: the model does not say how many steps there are
-        return keras.Input(self.shape if self.known else (None,) + self.shape[1:], dtype=self.dtype, batch_size=self.batch)
+    def make(self, keras):  # known=False: the model does not say how many steps there are, and what the other first axes have
+        return keras.Input((None,) * self.opens + self.shape[self.opens:], dtype=self.dtype, batch_size=self.batch)
 
     def draw(self, rng):
         full = (4,) + self.shape
@@ -196,6 +197,14 @@ def attention(L, add, v3, keras):
     add("open-td", lambda x: L.TimeDistributed(L.Dense(4))(x), open_steps)
     add("open-mha", lambda a, b: M(2, 3)(L.Embedding(7, 6, mask_zero=True)(a), b, attention_mask=None), open_ids, kv)
     add("open-mha-mask", lambda a, b, m: M(2, 3)(a, b, attention_mask=m), Input("numbers", 4, 6, known=False), kv, Input("flags", 4, 5))
+    TD, steps = L.TimeDistributed, Input("numbers", 3, 5, 4, known=False, opens=2)
+    add("open-td-lstm", lambda x: TD(L.LSTM(3))(x), steps)
+    add("open-td-lstm-sequences", lambda x: TD(L.LSTM(3, return_sequences=True))(x), steps)
+    add("open-td-bi", lambda x: TD(L.Bidirectional(L.GRU(3, return_sequences=True)))(x), steps)
+    add("open-td-td", lambda x: L.GRU(3)(TD(L.GRU(3))(TD(L.Embedding(7, 4))(x))), Input("ids", 3, 5, known=False, opens=2, least=0))
+    add("open-mha-axes", lambda x: M(2, 3, attention_axes=(2,))(x, x), steps)
+    add("open-mha-two", lambda a, b: M(2, 3)(a, b), Input("numbers", 4, 6, known=False), Input("numbers", 5, 6, known=False))
+    add("open-sum", lambda a, b: L.Conv1D(2, 2)(L.Add()([a, b])), Input("numbers", 4, 3, known=False), Input("numbers", 4, 3, known=False))
     add("gelu", L.Dense(4, activation="gelu"), Input("numbers", 6))
     if not v3:
         inner = keras.Sequential([L.Dense(3), L.Dropout(0.5), L.BatchNormalization()])

@@ -176,6 +176,29 @@ def convolutions(L, add, v3):
     add("td-group-norm", lambda x: L.TimeDistributed(L.GroupNormalization(2))(x), (3, 4, 6))
 
 
+def open_sizes(L, add, v3):
+    """Models for images of any size."""
+    TD = L.TimeDistributed
+
+    def image(*shape, opens=2):
+        return Input("numbers", *shape, known=False, opens=opens)
+
+    def net(x):  # sizes have to be even
+        y = L.Conv2D(3, 3, strides=2, padding="same", activation="relu")(x)
+        return L.Conv2D(2, 3, padding="same")(L.Concatenate()([x, L.UpSampling2D(2)(y)]))
+
+    add("open-net", net, image(6, 8, 3))
+    add("open-td-conv", lambda x: TD(L.Conv2D(2, 3, padding="same"))(x), image(3, 5, 4, 3, opens=3))
+    add("open-td-conv-valid", lambda x: TD(L.Conv2D(2, (2, 3), strides=2))(x), image(3, 5, 4, 3, opens=3))
+    add("open-td-conv-known", lambda x: TD(L.Conv2D(2, 3))(x), image(3, 5, 4, 3, opens=1))
+    add("open-td-mean", lambda x: L.GRU(3)(TD(L.GlobalAveragePooling2D())(TD(L.Conv2D(2, 3))(x))), image(3, 5, 4, 3, opens=3))
+    add("open-td-td-conv", lambda x: TD(TD(L.Conv2D(2, 3)))(x), image(2, 3, 5, 4, 3, opens=4))
+    add("open-flatten", lambda x: L.Flatten()(L.Dense(2)(x)), image(5, 3, opens=1))
+    add("open-reshape", lambda x: L.Reshape((-1, 4))(L.Conv2D(24, 3, padding="same")(x)), image(5, 4, 3))
+    add("open-reshape-steps", lambda x: L.Conv1D(2, 2)(L.Reshape((-1, 3))(L.Dense(6)(x))), image(5, 4, 3))
+    add("open-reshape-cut", lambda x: L.Dense(2)(L.Reshape((-1, 5))(x)), image(5, 3, opens=1))
+
+
 def augmentation(L, add, v3):
     """Where bounds are equal nothing is random: what is done to an image is Keras'. test_augment.c looks at the numbers."""
     def moved(layer):
@@ -210,6 +233,7 @@ def recipes(keras, add):
     sizes(keras.layers, add, v3)
     conv_lstms(keras.layers, add, v3)
     convolutions(keras.layers, add, v3)
+    open_sizes(keras.layers, add, v3)
     augmentation(keras.layers, add, v3)
     categories(keras.layers, add, v3)
     if not v3:
