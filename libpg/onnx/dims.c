@@ -35,7 +35,7 @@ static uint32_t own_sym(pg__onnx *x, pg__val v, uint32_t axis)
 /* What the axis has where all sizes are known (symbolic.c). */
 static uint64_t sized(const pg__onnx *x, pg__val v, uint32_t axis)
 {
-    return x->sized->values[v].shape.d[axis];
+    return pg__onnx_sized_dims(x, v)->d[axis];
 }
 
 static int says_size(const pg__onnx *x, uint32_t sym, pg__val v, uint32_t axis)

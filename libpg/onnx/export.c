@@ -199,8 +199,8 @@ done:
     return st;
 }
 
-/* Leaves of the tape what outputs and states need. */
-static pg_status prune(pg__lowered *m, pg_err *err)
+/* Leaves of a tape of m what outputs and states need. */
+static pg_status prune(pg__tape *t, const pg__lowered *m, pg_err *err)
 {
     const size_t n = m->n_outputs + m->n_states;
     pg__val *keep = pg__mem_array(n, sizeof *keep);
@@ -209,7 +209,7 @@ static pg_status prune(pg__lowered *m, pg_err *err)
     memcpy(keep, m->outputs, m->n_outputs * sizeof *keep);
     for (size_t k = 0; k < m->n_states; k++)
         keep[m->n_outputs + k] = m->states[k].after;
-    const pg_status st = pg__tape_prune(&m->tape, keep, n, err);
+    const pg_status st = pg__tape_prune(t, keep, n, err);
     pg__mem_free(keep);
     return st;
 }
@@ -258,7 +258,9 @@ static pg_status lower(run *r, pg_err *err)
     }
     PG_TRY(st);
     PG_TRY(pg__onnx_check_sizes(&r->sized, &r->low, &opts, err));
-    PG_TRY(prune(&r->low, err));
+    PG_TRY(prune(&r->low.tape, &r->low, err));
+    if (r->sized.tape.n_values > 0)
+        PG_TRY(prune(&r->sized.tape, &r->low, err));
 done:
     pg__mem_free(shapes);
     return st;

@@ -135,7 +135,7 @@ typedef struct pg__onnx_steps {
 typedef struct pg__onnx {
     const pg__lowered *low;
     const pg__tape *tape;
-    const pg__tape *sized; /* the same values where all sizes are known */
+    const pg__tape *sized; /* the same where all sizes are known; empty: they are */
     const pg__graph *model;
     const pg__leaves *leaves;
     pg_store *weights;
@@ -238,6 +238,16 @@ static inline pg_dtype pg__onnx_real(const pg__onnx *x, pg__val v)
 static inline pg__val pg__onnx_in(const pg__onnx *x, const pg__inst *i, size_t k)
 {
     return pg__in(x->tape, i, k);
+}
+
+/* An instruction and a shape where all sizes are known. */
+static inline const pg__inst *pg__onnx_sized(const pg__onnx *x, const pg__inst *i)
+{
+    return x->sized->n_insts > 0 ? &x->sized->insts[i - x->tape->insts] : i;
+}
+static inline const pg__dims *pg__onnx_sized_dims(const pg__onnx *x, pg__val v)
+{
+    return x->sized->n_values > 0 ? &x->sized->values[v].shape : pg__onnx_dims(x, v);
 }
 
 /* Orders of axes. */

@@ -154,7 +154,8 @@ void pg__onnx_conv(pg__onnx *x, const pg__inst *i)
         pg__onnx_set(x, pg__out(x->tape, norm, 0), &first, y);
 }
 
-/* before and after pad the result's gradient: ONNX cuts them off the result. */
+/* before and after pad the result's gradient: ONNX cuts them off the result. How much that is does
+ * not depend on the number of cells. */
 static void add_output_size(pg__onnx *x, pg__str *attrs, const pg__conv_attrs *a,
                             const pg__dims *in)
 {
@@ -172,23 +173,6 @@ static void add_output_size(pg__onnx *x, pg__str *attrs, const pg__conv_attrs *a
     if (any_pad)
         pg__onnx_ints(x, attrs, "pads", pads, 2 * (size_t)a->rank);
     if (any_extra)
-        pg__onnx_ints(x, attrs, "output_padding", extra, a->rank);
-}
-
-/* For unknown sizes: Keras' "same" makes stride times the cells, "valid" adds what reaches over. */
-static void add_unknown_size(pg__onnx *x, pg__str *attrs, const pg__conv_attrs *a)
-{
-    int64_t extra[PG_MAX_SPATIAL], any = 0;
-    if (a->same) {
-        pg__onnx_text(x, attrs, "auto_pad", "SAME_UPPER");
-        return;
-    }
-    for (uint32_t k = 0; k < a->rank; k++) {
-        const int64_t reach = (int64_t)((a->kernel[k] - 1) * a->dilation[k] + 1);
-        extra[k] = (int64_t)a->stride[k] > reach ? (int64_t)a->stride[k] - reach : 0;
-        any |= extra[k];
-    }
-    if (any)
         pg__onnx_ints(x, attrs, "output_padding", extra, a->rank);
 }
 
@@ -210,7 +194,7 @@ static const pg__inst *bias_after(const pg__onnx *x, const pg__inst *i)
 /* The kernel (cells, out, in) is that of the convolution of which this is the gradient. */
 void pg__onnx_conv_dx(pg__onnx *x, const pg__inst *i)
 {
-    const pg__conv_attrs *a = i->attrs;
+    const pg__conv_attrs *a = pg__onnx_sized(x, i)->attrs;
     const pg__val in = pg__onnx_in(x, i, 0);
     const pg__inst *add = bias_after(x, i);
     const pg__onnx_perm first = pg__onnx_first(a->rank + 2), turned = kernel_perm(a->rank, 1);
@@ -223,10 +207,7 @@ void pg__onnx_conv_dx(pg__onnx *x, const pg__inst *i)
     add_list(x, &attrs, "dilations", a->dilation, a->rank, 1);
     if (a->groups != 1)
         pg__onnx_int(x, &attrs, "group", (int64_t)a->groups);
-    if (has_unknown_cells(x, in))
-        add_unknown_size(x, &attrs, a);
-    else
-        add_output_size(x, &attrs, a, pg__onnx_dims(x, in));
+    add_output_size(x, &attrs, a, pg__onnx_sized_dims(x, in));
     const pg__onnx_name y = pg__onnx_op(x, "ConvTranspose", &attrs, operands, 3);
     pg__onnx_set(x, pg__out(x->tape, i, 0), &first, y);
     if (add)

@@ -188,6 +188,15 @@ def open_sizes(L, add, v3):
         return L.Conv2D(2, 3, padding="same")(L.Concatenate()([x, L.UpSampling2D(2)(y)]))
 
     add("open-net", net, image(6, 8, 3))
+    for pad in ("valid", "same"):
+        for k, s in ((3, 2), (4, 1), (2, 3), (1, 2)):
+            add("open-transpose-%s-%d-%d" % (pad, k, s), L.Conv2DTranspose(2, k, strides=s, padding=pad), image(5, 4, 3))
+        for out in () if v3 else (0, 1):  # Keras 3.6 leaves it out of the config
+            add("open-transpose-out-%s-%d" % (pad, out), L.Conv2DTranspose(2, 3, strides=2, padding=pad, output_padding=out), image(5, 4, 3))
+    if not v3:
+        add("open-transpose-out-wide", L.Conv2DTranspose(2, 2, strides=3, output_padding=0), image(5, 4, 3))
+    add("open-transpose1", L.Conv1DTranspose(2, 2, strides=3, padding="same"), image(6, 3, opens=1))
+    add("open-transpose3", L.Conv3DTranspose(2, 3, strides=2, padding="same"), image(3, 4, 2, 2, opens=3))
     add("open-td-conv", lambda x: TD(L.Conv2D(2, 3, padding="same"))(x), image(3, 5, 4, 3, opens=3))
     add("open-td-conv-valid", lambda x: TD(L.Conv2D(2, (2, 3), strides=2))(x), image(3, 5, 4, 3, opens=3))
     add("open-td-conv-known", lambda x: TD(L.Conv2D(2, 3))(x), image(3, 5, 4, 3, opens=1))
