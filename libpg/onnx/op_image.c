@@ -124,9 +124,18 @@ static void fold_norm(pg__onnx *x, const pg__inst *i, const pg__inst *norm, pg__
     pg__mem_free(shift);
 }
 
+/* Else "same" pads any size alike, and says so: auto_pad goes with no dilation. */
+static int is_strided(const pg__conv_attrs *a)
+{
+    for (uint32_t k = 0; k < a->rank; k++)
+        if (a->stride[k] > 1)
+            return 1;
+    return 0;
+}
+
 void pg__onnx_conv(pg__onnx *x, const pg__inst *i)
 {
-    const pg__conv_attrs *a = i->attrs;
+    const pg__conv_attrs *a = pg__onnx_sized(x, i)->attrs;
     const pg__val in = pg__onnx_in(x, i, 0), bias = pg__onnx_in(x, i, 2);
     const pg__onnx_perm first = pg__onnx_first(a->rank + 2), turned = kernel_perm(a->rank, 1);
     const window w = {a->rank,
@@ -135,7 +144,7 @@ void pg__onnx_conv(pg__onnx *x, const pg__inst *i)
                       a->dilation,
                       a->before,
                       a->after,
-                      a->same && has_unknown_cells(x, in)};
+                      a->same && is_strided(a) && has_unknown_cells(x, in)};
     const pg__inst *norm = norm_after(x, i);
     pg__onnx_name operands[3] = {pg__onnx_as(x, in, &first)};
     pg__str attrs = {0};

@@ -188,6 +188,17 @@ def open_sizes(L, add, v3):
         return L.Conv2D(2, 3, padding="same")(L.Concatenate()([x, L.UpSampling2D(2)(y)]))
 
     add("open-net", net, image(6, 8, 3))
+    for n, shape in ((1, (9, 3)), (2, (7, 8, 3))):
+        C, D, pad = getattr(L, "Conv%dD" % n), getattr(L, "DepthwiseConv%dD" % n), {"padding": "same"}
+        add("open-conv%d-dilated" % n, C(2, 3, dilation_rate=2, **pad), image(*shape, opens=n))
+        add("open-conv%d-dilated-even" % n, C(2, 2, dilation_rate=3, **pad), image(*shape, opens=n))
+        add("open-depthwise%d-dilated" % n, D(3, dilation_rate=2, **pad), image(*shape, opens=n))
+        add("open-conv%d-strides" % n, C(2, 4, strides=2, **pad), image(*shape, opens=n))
+        add("open-conv%d-even" % n, C(2, 4, **pad), image(*shape, opens=n))
+        for kind in ("Max", "Average"):
+            add("open-%s%d" % (kind, n), getattr(L, "%sPooling%dD" % (kind, n))(3, strides=2, **pad), image(*shape, opens=n))
+            add("open-%s%d-even" % (kind, n), getattr(L, "%sPooling%dD" % (kind, n))(2, strides=1, **pad), image(*shape, opens=n))
+    add("open-conv2-strides-one", L.Conv2D(2, (3, 4), strides=(1, 2), padding="same"), image(7, 8, 3))
     for pad in ("valid", "same"):
         for k, s in ((3, 2), (4, 1), (2, 3), (1, 2)):
             add("open-transpose-%s-%d-%d" % (pad, k, s), L.Conv2DTranspose(2, k, strides=s, padding=pad), image(5, 4, 3))
