@@ -102,8 +102,7 @@ done:
 static pg_status add_shape(pg__str *type, const pg__onnx *x, pg__val v, pg_err *err)
 {
     const pg__dims *d = pg__onnx_dims(x, v);
-    const pg__onnx_perm p =
-        x->o->channels_first && d->rank == 4 ? pg__onnx_first(4) : pg__onnx_plain();
+    const pg__onnx_perm p = pg__onnx_is_image(x, v) ? pg__onnx_first(4) : pg__onnx_plain();
     pg__str shape = {0};
     pg_status st = PG_OK;
     for (uint32_t k = 0; k < d->rank; k++) {

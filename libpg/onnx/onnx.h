@@ -165,6 +165,8 @@ typedef void (*pg__onnx_fn)(pg__onnx *x, const pg__inst *i);
 
 /* Translates x->low; PG_E_UNSUPPORTED names the layer. */
 pg_status pg__onnx_translate(pg__onnx *x, pg_err *err);
+/* Does this input or output come and go with channels first? */
+int pg__onnx_is_image(const pg__onnx *x, pg__val v);
 void pg__onnx_fini(pg__onnx *x);
 
 /* exact.c: notes the values that a type of 16 bits would change beyond its rounding: those that ids

@@ -173,6 +173,7 @@ typedef struct array {
     pg_dtype dtype;
     const pg__dims *dims;
     const unsigned char *values;
+    int is_image; /* it is written with channels first */
 } array;
 
 static uint64_t n_elems(const pg__dims *d)
@@ -203,7 +204,7 @@ static void to_little_endian(unsigned char *p, uint64_t n, size_t each)
         }
 }
 
-static pg_status add_tensor(pg__str *out, const array *a, int turned, pg_err *err)
+static pg_status add_tensor(pg__str *out, const array *a, pg_err *err)
 {
     const size_t each = pg_dtype_bytes(a->dtype);
     const uint64_t n = n_elems(a->dims);
@@ -213,8 +214,8 @@ static pg_status add_tensor(pg__str *out, const array *a, int turned, pg_err *er
     if (!data)
         return pg__nomem(err);
     for (uint32_t k = 0; k < w.rank; k++)
-        w.dims[k] = a->dims->d[turned ? pg__onnx_first(4).p[k] : k];
-    if (turned)
+        w.dims[k] = a->dims->d[a->is_image ? pg__onnx_first(4).p[k] : k];
+    if (a->is_image)
         turn(data, a->values, a->dims, each);
     else
         memcpy(data, a->values, (size_t)n * each);
@@ -235,7 +236,7 @@ static pg_status write_tensor(const pg__onnx_test *t, const pg__onnx *x, const a
     pg__sink *sink = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(&path, err, "%s/new/" SET "/%s_%zu.pb", t->temporary.s, a->stem, a->k));
-    PG_TRY(add_tensor(&message, a, x->o->channels_first && a->dims->rank == 4, err));
+    PG_TRY(add_tensor(&message, a, err));
     PG_TRY(pg__sink_open(&sink, path.s, &opts, err));
     PG_TRY(pg__sink_write(sink, 0, message.s, message.n, err));
     PG_TRY(pg__sink_commit(sink, err));
@@ -257,13 +258,25 @@ pg_status pg__onnx_test_write(pg__onnx_test *t, const pg__onnx *x, const pg__onn
     for (size_t k = 0; k < r->n_inputs; k++) {
         const pg_array *a = &r->inputs[k];
         const pg__dims d = pg__dims_of(a->rank, a->dims);
-        const array in = {"input", x->g.names.v[x->inputs[k]], k, a->dtype, &d, a->values};
+        const array in = {"input",
+                          x->g.names.v[x->inputs[k]],
+                          k,
+                          a->dtype,
+                          &d,
+                          a->values,
+                          pg__onnx_is_image(x, x->low->inputs[k])};
         PG_TRY(write_tensor(t, x, &in, err));
     }
     for (size_t k = 0; k < r->n_outputs; k++) {
         const pg_weight *w = &r->outputs[k];
         const pg__dims d = pg__dims_of(w->rank, w->dims);
-        const array out = {"output", x->g.names.v[x->outputs[k]], k, w->dtype, &d, r->given[k]};
+        const array out = {"output",
+                           x->g.names.v[x->outputs[k]],
+                           k,
+                           w->dtype,
+                           &d,
+                           r->given[k],
+                           pg__onnx_is_image(x, x->low->outputs[k])};
         PG_TRY(write_tensor(t, x, &out, err));
     }
 done:

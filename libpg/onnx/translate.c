@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/lower/spatial.h"
 #include "onnx/onnx.h"
 
 typedef void (*translator)(pg__onnx *x, const pg__inst *i);
@@ -49,14 +50,41 @@ static void bind_params(pg__onnx *x)
 
 /* ---- inputs ---- */
 
-static int is_image(const pg__onnx *x, pg__val v)
+/* Attention's probabilities have four axes, too: rows, heads and steps. */
+static int is_attention(const pg__onnx *x, pg__val v)
 {
-    return x->o->channels_first && pg__onnx_dims(x, v)->rank == 4;
+    const uint32_t maker = x->values[v].maker;
+    const pg__inst *i = maker ? &x->tape->insts[maker - 1] : NULL;
+    if (i && i->op->kind == PG_OP_reshape)
+        return is_attention(x, pg__onnx_in(x, i, 0));
+    return i && i->op->kind == PG_OP_attention && v != pg__out(x->tape, i, 0);
+}
+
+int pg__onnx_is_image(const pg__onnx *x, pg__val v)
+{
+    return x->o->channels_first && pg__onnx_dims(x, v)->rank == 4 && !is_attention(x, v);
+}
+
+/* Layers that have channels first already turn their images themselves. */
+static pg_status check_layout(const pg__onnx *x, pg_err *err)
+{
+    for (uint32_t at = 0; x->o->channels_first && at < x->tape->n_insts; at++) {
+        const pg__inst *i = &x->tape->insts[at];
+        const pg__layer *l = i->origin < x->leaves->n ? x->leaves->v[i->origin].layer : NULL;
+        const int turns =
+            i->op->kind == PG_OP_transpose && pg__onnx_dims(x, pg__out(x->tape, i, 0))->rank == 4;
+        for (const pg__layer *in = turns ? l : NULL; in; in = in->inner)
+            if (pg__is_channels_first(in))
+                return pg_fail(err, PG_E_UNSUPPORTED,
+                               "%s: has channels first already; inputs cannot be turned to that",
+                               PG_SHOW(l->name));
+    }
+    return PG_OK;
 }
 
 static pg__onnx_perm edge_perm(const pg__onnx *x, pg__val v)
 {
-    return is_image(x, v) ? pg__onnx_first(4) : pg__onnx_plain();
+    return pg__onnx_is_image(x, v) ? pg__onnx_first(4) : pg__onnx_plain();
 }
 
 /* Keras' type of an input; `elem` is what the operations take. */
@@ -291,6 +319,7 @@ pg_status pg__onnx_translate(pg__onnx *x, pg_err *err)
     x->tape = &x->low->tape;
     x->err = err;
     PG_TRY(make_room(x, err));
+    PG_TRY(check_layout(x, err));
     count_uses(x);
     pg__onnx_find_exact(x);
     PG_TRY(x->st);

@@ -184,6 +184,7 @@ def attention(L, add, v3, keras):
     add("mha-masked-value", lambda a, b: M(2, 3)(a, L.Embedding(7, 6, mask_zero=True)(b)), q, ids)
     add("mha-masked-query", lambda a, b: M(2, 3)(L.Embedding(7, 6, mask_zero=True)(a), b), ids, kv)
     add("mha-scores", lambda a, b: list(M(2, 3)(a, b, return_attention_scores=True)), q, kv)
+    add("mha-scores-self", lambda a: list(M(2, 3)(a, a, return_attention_scores=True)), q)
     add("mha-4d", lambda a: M(2, 3)(a, a), Input("numbers", 2, 3, 4))
     add("mha-axes", lambda a: M(2, 3, attention_axes=(1, 2))(a, a), Input("numbers", 2, 3, 4))
     add("td-mha-model", lambda x: L.TimeDistributed(keras.Sequential([L.Dense(3, activation="gelu"), L.Dense(2)]))(x), Input("numbers", 3, 4))

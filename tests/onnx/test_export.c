@@ -26,6 +26,14 @@ static const char convolution[] = MODEL(
                                              ",\"axis\":[3],\"epsilon\":0.001", FROM("c")),
     "[\"n\",0,0]");
 
+static const char channels_first[] =
+    MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,1,2,2],\"dtype\":\"float32\"",
+                "") "," LAYER("Conv2D", "c",
+                              ",\"filters\":2,\"kernel_size\":[1,1],\"use_bias\":false,"
+                              "\"data_format\":\"channels_first\"",
+                              FROM("i")),
+          "[\"c\",0,0]");
+
 static const char wide[] =
     MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,16],\"dtype\":\"float32\"",
                 "") "," LAYER("Dense", "w", ",\"units\":32,\"use_bias\":false", FROM("i")),
@@ -393,6 +401,19 @@ static void says_that_sizes_would_help(void **state)
     assert_ok(export(NULL, (pg_onnx_opts){.sizes = "5,6"}, resized, NULL));
 }
 
+static void refuses_to_turn_what_has_channels_first(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    put_weights("{" TENSOR("c/kernel", "F32", "[1,1,1,2]", "0", "8") "}", ten, 8);
+    assert_ok(export(NULL, (pg_onnx_opts){0}, channels_first, NULL));
+    assert_int_equal(unlink(out), 0);
+    const pg_onnx_opts o = {.channels_first = 1};
+    assert_fails(PG_E_UNSUPPORTED, export(NULL, o, channels_first, &err), &err);
+    assert_non_null(strstr(err.msg, "c: has channels first already"));
+    assert_int_equal(access(out, F_OK), -1);
+}
+
 /* No Add behind it: only Transpose, ConvTranspose, Transpose. */
 static void transposed_convolutions_take_their_bias(void **state)
 {
@@ -712,6 +733,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder,
                   cmocka_unit_test_teardown(outputs_of_one_name_get_numbers, remove_file),
                   cmocka_unit_test_teardown(cuts_axes_whose_size_is_open, remove_file),
                   cmocka_unit_test_teardown(says_that_sizes_would_help, remove_file),
+                  cmocka_unit_test_teardown(refuses_to_turn_what_has_channels_first, remove_file),
                   cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
                   cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
                   cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
