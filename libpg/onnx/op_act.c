@@ -23,7 +23,7 @@ static pg__onnx_name relu(pg__onnx *x, pg__onnx_name v, const pg__act_attrs *a)
     if (a->c != 0) {
         const pg__onnx_name at = pg__onnx_number(x, a->c);
         const pg__onnx_name below = pg__onnx_op2(x, "Sub", v, at);
-        y = pg__onnx_op3(x, "Where", pg__onnx_op2(x, "GreaterOrEqual", v, at), v,
+        y = pg__onnx_op3(x, "Where", pg__onnx_op2(x, "Greater", v, at), v,
                          pg__onnx_op2(x, "Mul", below, pg__onnx_number(x, a->b)));
     } else if (a->b != 0) {
         y = with_alpha(x, "LeakyRelu", v, a->b);

@@ -20,15 +20,12 @@ PG_SHARED real pg__softplus(real x)
     return x > 0 ? x + R(log1p)(R(exp)(-x)) : R(log1p)(R(exp)(x));
 }
 
-/* Keras' ReLU: f(x) = max_value for x >= max_value, x for threshold <= x, else slope (x -
- * threshold). Its gradient at the kink is 0, as in TensorFlow. */
+/* Keras' ReLU: f(x) = x, at most max_value, for x > threshold, else slope (x - threshold). */
 PG_SHARED real pg__relu(real x, const pg__act_attrs *a)
 {
     const real top = (real)a->a, slope = (real)a->b, threshold = (real)a->c;
-    if (x >= top)
-        return top;
-    if (threshold == 0 ? x > 0 : x >= threshold)
-        return x;
+    if (x > threshold)
+        return x < top ? x : top;
     return slope * (x - threshold);
 }
 
@@ -64,12 +61,13 @@ PG_SHARED real pg__act_value(real x, const pg__act_attrs *a)
     return x;
 }
 
+/* At the kink it is 0, as in Keras; but that of LeakyReLU, which is one operation there. */
 PG_SHARED real pg__relu_slope(real v, const pg__act_attrs *a)
 {
     const real top = (real)a->a, slope = (real)a->b, threshold = (real)a->c;
-    if (v >= top)
-        return 0;
-    return (threshold == 0 ? v > 0 : v >= threshold) ? 1 : slope;
+    if (v > threshold)
+        return v < top ? 1 : 0;
+    return v < threshold || (threshold == 0 && top == INFINITY) ? slope : 0;
 }
 
 PG_SHARED real pg__gelu_slope(real x)

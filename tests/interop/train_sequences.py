@@ -3,7 +3,7 @@ import json
 
 
 class Input:
-    """An input of the model. kind: numbers; steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
+    """An input of the model. kind: numbers; whole (numbers); steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
     (0 or 1, never a row without a 1)."""
 
     def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True, opens=1, least=1):
@@ -20,6 +20,8 @@ class Input:
         elif self.kind == "flags":
             v = (rng.uniform(0, 1, full) < 0.6).astype("float32")
             v[..., 0] = 1
+        elif self.kind == "whole":
+            v = rng.integers(-3, 4, full)
         else:
             v = rng.normal(0, 1, full)
         if self.kind in ("ids", "steps"):
@@ -206,6 +208,8 @@ def attention(L, add, v3, keras):
     add("open-mha-axes", lambda x: M(2, 3, attention_axes=(2,))(x, x), steps)
     add("open-mha-two", lambda a, b: M(2, 3)(a, b), Input("numbers", 4, 6, known=False), Input("numbers", 5, 6, known=False))
     add("open-sum", lambda a, b: L.Conv1D(2, 2)(L.Add()([a, b])), Input("numbers", 4, 3, known=False), Input("numbers", 4, 3, known=False))
+    for name, k in (("", {}), ("-slope", {"negative_slope": 0.1}), ("-most", {"max_value": 2.5}), ("-both", {"max_value": 0.5, "negative_slope": 0.1})):
+        add("relu-threshold" + name, lambda x, k=k: L.Dense(2)(L.ReLU(threshold=1, **k)(x)), Input("whole", 12))
     add("gelu", L.Dense(4, activation="gelu"), Input("numbers", 6))
     if not v3:
         inner = keras.Sequential([L.Dense(3), L.Dropout(0.5), L.BatchNormalization()])

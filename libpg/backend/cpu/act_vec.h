@@ -35,9 +35,8 @@ static inline float pg__vtanh_softplus(float x)
 
 static inline float pg__vrelu(float x, pg__act_consts k)
 {
-    const int on = k.c == 0 ? x > 0 : x >= k.c;
-    const float y = on ? x : k.b * (x - k.c);
-    return x >= k.a ? k.a : y;
+    const float on = x < k.a ? x : k.a;
+    return x > k.c ? on : k.b * (x - k.c);
 }
 
 static inline float pg__vact(pg__act_kind kind, float x, pg__act_consts k)
@@ -66,9 +65,9 @@ static inline float pg__vact(pg__act_kind kind, float x, pg__act_consts k)
 
 static inline float pg__vrelu_slope(float v, pg__act_consts k)
 {
-    const int on = k.c == 0 ? v > 0 : v >= k.c;
-    const float slope = on ? 1.0f : k.b;
-    return v >= k.a ? 0 : slope;
+    const float at_kink = k.c == 0 && k.a == INFINITY ? k.b : 0;
+    const float on = v < k.a ? 1.0f : 0, off = v < k.c ? k.b : at_kink;
+    return v > k.c ? on : off;
 }
 
 static inline float pg__vgelu_slope(float x)

@@ -91,6 +91,39 @@ static void dropout_knows_batches_beyond_32_bits(void **state)
     pg__mem_free(mem);
 }
 
+/* Keras 2.15 and 3.6 give these numbers. */
+static void relu_is_keras_at_its_threshold(void **state)
+{
+    static const struct {
+        pg__act_attrs relu;
+        float y[5], slope[5];
+    } cases[] = {
+        {{PG_ACT_RELU, INFINITY, 0.5, 1}, {-0.5F, -0.25F, 0, 1.5F, 3}, {0.5F, 0.5F, 0, 1, 1}},
+        {{PG_ACT_RELU, 2, 0.5, 1}, {-0.5F, -0.25F, 0, 1.5F, 2}, {0.5F, 0.5F, 0, 1, 0}},
+        {{PG_ACT_RELU, 1, 0.5, 2}, {-1, -0.75F, -0.5F, -0.25F, 1}, {0.5F, 0.5F, 0.5F, 0.5F, 0}},
+        {{PG_ACT_RELU, 2, 0.5, 0}, {0, 0.5F, 1, 1.5F, 2}, {0, 1, 1, 1, 0}},
+        {{PG_ACT_RELU, INFINITY, 0.5, 0}, {0, 0.5F, 1, 1.5F, 3}, {0.5F, 1, 1, 1, 1}},
+        {{PG_ACT_RELU, INFINITY, 0, 1}, {0, 0, 0, 1.5F, 3}, {0, 0, 0, 1, 1}},
+    };
+    const pg__dims row = S(1, 5);
+    float x[5] = {0, 0.5F, 1, 1.5F, 3}, dy[5] = {1, 1, 1, 1, 1}, y[5];
+    const pg__arg in[] = {{&row, x, 5}, {&row, dy, 5}}, out = {&row, y, 5};
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int isa = -1; isa < PG_N_ISAS; isa++) { /* -1: the plain functions */
+            if (isa >= 0 && !pg__isa_present((pg__isa)isa))
+                continue;
+            (isa < 0 ? pg__op_of(PG_OP_act)->ref_f32 : fast(isa, PG_OP_act))(&cases[k].relu, in, 1,
+                                                                             &out, 1);
+            for (size_t i = 0; i < 5; i++)
+                assert_true(y[i] == cases[k].y[i]);
+            (isa < 0 ? pg__op_of(PG_OP_act_grad)->ref_f32
+                     : fast(isa, PG_OP_act_grad))(&cases[k].relu, in, 2, &out, 1);
+            for (size_t i = 0; i < 5; i++)
+                assert_true(y[i] == cases[k].slope[i]);
+        }
+}
+
 static void no_number_is_hidden(void **state)
 {
     const pg__dims cells = S(1, 2, 2, 17), one = S(1, 1, 1, 17), line = S(4, 17);
@@ -136,6 +169,7 @@ static void channels_without_variance_have_none(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(dropout_draws_the_same_numbers),
+             cmocka_unit_test(relu_is_keras_at_its_threshold),
              cmocka_unit_test(layer_norm_of_one_number_has_no_slope),
              cmocka_unit_test(dropout_knows_batches_beyond_32_bits),
              cmocka_unit_test(no_number_is_hidden),
