@@ -65,10 +65,22 @@ int pg__onnx_is_image(const pg__onnx *x, pg__val v)
     return x->o->channels_first && pg__onnx_dims(x, v)->rank == 4 && !is_attention(x, v);
 }
 
+static int has_images(const pg__onnx *x)
+{
+    int any = 0;
+    for (size_t k = 0; k < x->low->n_inputs; k++)
+        any |= pg__onnx_is_image(x, x->low->inputs[k]);
+    for (size_t k = 0; k < x->low->n_outputs; k++)
+        any |= pg__onnx_is_image(x, x->low->outputs[k]);
+    return any;
+}
+
 /* Layers that have channels first already turn their images themselves. */
 static pg_status check_layout(const pg__onnx *x, pg_err *err)
 {
-    for (uint32_t at = 0; x->o->channels_first && at < x->tape->n_insts; at++) {
+    if (!has_images(x))
+        return PG_OK;
+    for (uint32_t at = 0; at < x->tape->n_insts; at++) {
         const pg__inst *i = &x->tape->insts[at];
         const pg__layer *l = i->origin < x->leaves->n ? x->leaves->v[i->origin].layer : NULL;
         const int turns =
@@ -319,7 +331,6 @@ pg_status pg__onnx_translate(pg__onnx *x, pg_err *err)
     x->tape = &x->low->tape;
     x->err = err;
     PG_TRY(make_room(x, err));
-    PG_TRY(check_layout(x, err));
     count_uses(x);
     pg__onnx_find_exact(x);
     PG_TRY(x->st);
@@ -328,6 +339,7 @@ pg_status pg__onnx_translate(pg__onnx *x, pg_err *err)
         PG_TRY(bind_input(x, k, err));
     for (size_t k = 0; k < x->low->n_states; k++)
         PG_TRY(bind_state(x, k, err));
+    PG_TRY(check_layout(x, err));
     for (uint32_t at = 0; at < x->tape->n_insts; at++) {
         translate(x, &x->tape->insts[at]);
         PG_TRY(x->st);

@@ -93,7 +93,7 @@ class Tried:
         way = WAYS[at % len(WAYS)]
         more = way + ([str(len(x[0]))] if way == ["--batch"] else [])
         r = self.write(more, args)
-        if way == ["--layout", "nchw-input"] and "cf-" in name and "has channels first already" in r.stderr:
+        if way == ["--layout", "nchw-input"] and "cf" in name and "has channels first already" in r.stderr:
             more = []
             r = self.write(more, args)
         known = [why for k, why in REFUSED.items() if k in name]
