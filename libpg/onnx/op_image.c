@@ -27,6 +27,37 @@ static void add_list(pg__onnx *x, pg__str *attrs, const char *name, const uint64
         pg__onnx_ints(x, attrs, name, list, n);
 }
 
+/* How "same" pads whatever the size. Where a window is narrower than its stride, auto_pad would cut
+ * cells off the end; of two cells, the second may always lie behind it. */
+typedef enum padding { AUTOMATIC, BEHIND, DEPENDS } padding;
+
+static padding padding_of(const window *w)
+{
+    int narrow = 0, small = 1;
+    for (uint32_t k = 0; k < w->rank; k++) {
+        const uint64_t reach = (w->kernel[k] - 1) * (w->dilation ? w->dilation[k] : 1) + 1;
+        narrow |= reach < w->stride[k];
+        small &= reach <= 2 && reach <= w->stride[k];
+    }
+    return !narrow ? AUTOMATIC : small ? BEHIND : DEPENDS;
+}
+
+static void add_same(pg__onnx *x, pg__str *attrs, const window *w)
+{
+    uint64_t pads[2 * PG_MAX_SPATIAL] = {0};
+    const padding how = padding_of(w);
+    if (how == AUTOMATIC) {
+        pg__onnx_text(x, attrs, "auto_pad", "SAME_UPPER");
+    } else if (how == BEHIND) {
+        for (uint32_t k = 0; k < w->rank; k++)
+            pads[w->rank + k] = w->kernel[k] - 1;
+        add_list(x, attrs, "pads", pads, 2 * (size_t)w->rank, 0);
+    } else {
+        pg__onnx_refuse_open(x, "pads by a size that the model leaves open, with windows narrower "
+                                "than their strides, for which ONNX has no operator");
+    }
+}
+
 static void add_window(pg__onnx *x, pg__str *attrs, const window *w)
 {
     uint64_t pads[2 * PG_MAX_SPATIAL];
@@ -35,7 +66,7 @@ static void add_window(pg__onnx *x, pg__str *attrs, const window *w)
     if (w->dilation)
         add_list(x, attrs, "dilations", w->dilation, w->rank, 1);
     if (w->same) {
-        pg__onnx_text(x, attrs, "auto_pad", "SAME_UPPER");
+        add_same(x, attrs, w);
         return;
     }
     memcpy(pads, w->before, w->rank * sizeof *pads);

@@ -198,6 +198,10 @@ def open_sizes(L, add, v3):
         for kind in ("Max", "Average"):
             add("open-%s%d" % (kind, n), getattr(L, "%sPooling%dD" % (kind, n))(3, strides=2, **pad), image(*shape, opens=n))
             add("open-%s%d-even" % (kind, n), getattr(L, "%sPooling%dD" % (kind, n))(2, strides=1, **pad), image(*shape, opens=n))
+    for k, stride in ((1, 4), (2, 3), (1, 2)):  # ONNX' auto_pad would cut cells off
+        add("open-narrow-conv-%d-%d" % (k, stride), L.Conv2D(2, k, strides=stride, padding="same"), image(8, 9, 3))
+        add("open-narrow-max-%d-%d" % (k, stride), L.MaxPooling2D(k, strides=stride, padding="same"), image(8, 9, 3))
+        add("open-narrow-average-%d-%d" % (k, stride), L.AveragePooling2D(k, strides=stride, padding="same"), image(8, 9, 3))
     add("open-conv2-strides-one", L.Conv2D(2, (3, 4), strides=(1, 2), padding="same"), image(7, 8, 3))
     for pad in ("valid", "same"):
         for k, s in ((3, 2), (4, 1), (2, 3), (1, 2)):

@@ -26,6 +26,15 @@ static const char convolution[] = MODEL(
                                              ",\"axis\":[3],\"epsilon\":0.001", FROM("c")),
     "[\"n\",0,0]");
 
+#define STRIDED(cells)                                                                       \
+    MODEL(LAYER("InputLayer", "i",                                                           \
+                ",\"batch_input_shape\":[null,null,null,1],\"dtype\":\"float32\"",           \
+                "") "," LAYER("Conv2D", "c",                                                 \
+                              ",\"filters\":2,\"kernel_size\":[" cells "," cells             \
+                              "],\"strides\":[4,4],\"padding\":\"same\",\"use_bias\":false", \
+                              FROM("i")),                                                    \
+          "[\"c\",0,0]")
+
 static const char channels_first[] =
     MODEL(LAYER("InputLayer", "i", ",\"batch_input_shape\":[null,1,2,2],\"dtype\":\"float32\"",
                 "") "," LAYER("Conv2D", "c",
@@ -414,6 +423,22 @@ static void refuses_to_turn_what_has_channels_first(void **state)
     assert_int_equal(access(out, F_OK), -1);
 }
 
+/* Three cells of every four: the padding depends on the size. Of two cells it does not. */
+static void refuses_padding_that_depends_on_an_open_size(void **state)
+{
+    (void)state;
+    static const float numbers[18] = {1, 2, 3};
+    pg_err err = {0};
+    put_weights("{" TENSOR("c/kernel", "F32", "[2,2,1,2]", "0", "32") "}", numbers, 32);
+    assert_ok(export(NULL, (pg_onnx_opts){0}, STRIDED("2"), NULL));
+    assert_int_equal(unlink(out), 0);
+    put_weights("{" TENSOR("c/kernel", "F32", "[3,3,1,2]", "0", "72") "}", numbers, 72);
+    assert_fails(PG_E_UNSUPPORTED, export(NULL, (pg_onnx_opts){0}, STRIDED("3"), &err), &err);
+    assert_non_null(strstr(err.msg, "c: pads by a size"));
+    assert_int_equal(err.action.what, PG_DO_GIVE);
+    assert_int_equal(access(out, F_OK), -1);
+}
+
 /* No Add behind it: only Transpose, ConvTranspose, Transpose. */
 static void transposed_convolutions_take_their_bias(void **state)
 {
@@ -722,25 +747,25 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-PG_TEST_MAIN_WITH(make_folder, remove_folder,
-                  cmocka_unit_test_teardown(folds_only_into_kernels_of_real_numbers, remove_file),
-                  cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it,
-                                            remove_file),
-                  cmocka_unit_test_teardown(the_format_is_as_old_as_the_operators, remove_file),
-                  cmocka_unit_test_teardown(ids_and_masks_are_made_of_float32, remove_file),
-                  cmocka_unit_test_teardown(constants_are_no_larger_than_the_file_justifies,
-                                            remove_file),
-                  cmocka_unit_test_teardown(outputs_of_one_name_get_numbers, remove_file),
-                  cmocka_unit_test_teardown(cuts_axes_whose_size_is_open, remove_file),
-                  cmocka_unit_test_teardown(says_that_sizes_would_help, remove_file),
-                  cmocka_unit_test_teardown(refuses_to_turn_what_has_channels_first, remove_file),
-                  cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
-                  cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
-                  cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
-                  cmocka_unit_test_teardown(leaves_data_that_the_model_did_not_name, remove_file),
-                  cmocka_unit_test_teardown(leaves_data_of_a_renamed_model, remove_file),
-                  cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
-                  cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
-                  cmocka_unit_test_teardown(quantizes_models_of_open_sizes, remove_file),
-                  cmocka_unit_test_teardown(predicts_no_steps_that_come_before_rows, remove_file),
-                  cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))
+PG_TEST_MAIN_WITH(
+    make_folder, remove_folder,
+    cmocka_unit_test_teardown(folds_only_into_kernels_of_real_numbers, remove_file),
+    cmocka_unit_test_teardown(writes_bfloat16_for_operators_that_take_it, remove_file),
+    cmocka_unit_test_teardown(the_format_is_as_old_as_the_operators, remove_file),
+    cmocka_unit_test_teardown(ids_and_masks_are_made_of_float32, remove_file),
+    cmocka_unit_test_teardown(constants_are_no_larger_than_the_file_justifies, remove_file),
+    cmocka_unit_test_teardown(outputs_of_one_name_get_numbers, remove_file),
+    cmocka_unit_test_teardown(cuts_axes_whose_size_is_open, remove_file),
+    cmocka_unit_test_teardown(says_that_sizes_would_help, remove_file),
+    cmocka_unit_test_teardown(refuses_to_turn_what_has_channels_first, remove_file),
+    cmocka_unit_test_teardown(refuses_padding_that_depends_on_an_open_size, remove_file),
+    cmocka_unit_test_teardown(transposed_convolutions_take_their_bias, remove_file),
+    cmocka_unit_test_teardown(concatenations_in_a_row_are_one, remove_file),
+    cmocka_unit_test_teardown(large_models_keep_tensors_beside, remove_file),
+    cmocka_unit_test_teardown(leaves_data_that_the_model_did_not_name, remove_file),
+    cmocka_unit_test_teardown(leaves_data_of_a_renamed_model, remove_file),
+    cmocka_unit_test_teardown(all_files_of_a_model_or_none, remove_file),
+    cmocka_unit_test_teardown(quantizes_each_channel_in_its_own_steps, remove_file),
+    cmocka_unit_test_teardown(quantizes_models_of_open_sizes, remove_file),
+    cmocka_unit_test_teardown(predicts_no_steps_that_come_before_rows, remove_file),
+    cmocka_unit_test_teardown(refuses_to_quantize_infinities, remove_file))
