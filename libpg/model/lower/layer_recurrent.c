@@ -343,6 +343,7 @@ pg_status pg__lower_recurrence(pg__lowering *lw, const pg__layer *l, const pg__r
         PG_FAIL(PG_E_MISMATCH, "input %s is not (rows, steps, features)",
                 PG_SHAPE(pg__dims_at(lw, x)));
     if (time_major) {
+        lw->to->steps_first = 1;
         PG_TRY(swap_steps(lw, &x, err));
         PG_TRY(swap_steps(lw, &mask, err));
     }

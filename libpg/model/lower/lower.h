@@ -84,6 +84,7 @@ typedef struct pg__lowered {
     size_t n_activities, cap_activities;
     pg__val activity_seed; /* or PG_NO_VAL */
     int couples_rows;      /* rows of a batch depend on each other: BatchNormalization */
+    int steps_first;       /* the first axis of a batch is that of steps: time_major */
     pg__val step;          /* seed and step, or PG_NO_VAL if nothing is random */
     uint32_t n_streams;    /* number of streams of random numbers */
     pg__state *states;     /* slots of PG_STATE values, in the order of the first calls */

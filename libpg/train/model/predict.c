@@ -47,7 +47,7 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     PG_TRY(pg__feed_batch_size(t, p->opts->batch_size, &p->batch_size, err));
     if (p->opts->steps == 0)
         PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps", err));
-    if (kind == PG_PREDICTS && p->opts->steps == 0 && !pg__feed_is_fixed(t))
+    if (kind == PG_PREDICTS && p->opts->steps == 0 && !pg__feed_is_fixed(t) && !t->net.steps_first)
         p->batch_size = suitable(t, p->batch_size);
     if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
         p->batch_size = (size_t)p->feed.n_rows;

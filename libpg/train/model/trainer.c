@@ -151,6 +151,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     PG_TRY(pg__lower(low, &opts, err));
     t->vars.n_params = low->n_params;
     t->net.couples_rows = low->couples_rows;
+    t->net.steps_first = low->steps_first;
     t->vars.weights = pg__mem_array(t->vars.n_params, sizeof *t->vars.weights);
     t->vars.order = pg__mem_array(t->vars.n_params, sizeof *t->vars.order);
     t->vars.n_elems = pg__mem_array(t->vars.n_params, sizeof *t->vars.n_elems);

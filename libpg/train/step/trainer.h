@@ -133,6 +133,7 @@ typedef struct pg__trainer_net {
     const char **input_names;
     pg__dims *input_dims; /* as the data have them; rows unknown */
     int couples_rows;     /* rows of a batch depend on each other */
+    int steps_first;      /* the first axis of a batch is that of steps, so it stays whole */
     int bn_sync;          /* across all replicas */
     int conv;             /* as pg_train_opts.conv */
 } pg__trainer_net;

@@ -48,7 +48,12 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     const size_t crew = t->devs.assigned.n_devices ? t->devs.assigned.n_devices : 1;
     if (!t->devs.backend->host_memory) /* a queue each */
         cores = pg__replicas_here(&t->pool.cut) * crew;
-    cores = t->net.couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
+    if ((t->net.couples_rows && crew > 1) || t->net.steps_first)
+        cores = crew; /* the rows of a batch stay together */
+    if (t->net.steps_first && t->pool.cut.n_replicas > 1)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "a layer has steps before rows (time_major), so a batch cannot be "
+                "divided among devices");
     t->net.bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->pool.cut.by_replica = t->net.couples_rows && !t->net.bn_sync;
     if (t->pool.cut.by_replica && o->deterministic && t->pool.cut.n_replicas > 1)
@@ -60,7 +65,7 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     if (o->lanes && !o->deterministic)
         PG_FAIL(PG_E_ARG, "lanes require deterministic training, which is off");
     if (o->deterministic)
-        t->pool.cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
+        t->pool.cut.n_lanes = t->net.steps_first ? 1 : o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->pool.cut.n_lanes & (t->pool.cut.n_lanes - 1) || t->pool.cut.n_lanes > 1024)
         PG_FAIL(PG_E_ARG, "lanes: %zu is not a power of two up to 1024", t->pool.cut.n_lanes);
     if (t->pool.cut.n_lanes && t->pool.cut.n_replicas > t->pool.cut.n_lanes) {

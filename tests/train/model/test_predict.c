@@ -84,6 +84,54 @@ static void predictions_do_not_depend_on_batches_and_devices(void **state)
     pg__mem_free(other);
 }
 
+#define N_STEPS 48
+static const char time_major[] =
+    "{\"class_name\":\"Sequential\",\"keras_version\":\"2.15.0\",\"config\":{\"name\":\"m\","
+    "\"layers\":[{\"class_name\":\"SimpleRNN\",\"config\":{\"name\":\"r\",\"units\":3,"
+    "\"batch_input_shape\":[null,2,4],\"time_major\":true,\"return_sequences\":true}}]}}";
+
+static double *predict_steps(size_t threads, int deterministic)
+{
+    pg_array x = {.key = "x0", .dtype = PG_F64, .rank = 3, .dims = {N_STEPS, 2, 4}};
+    const pg_train_opts opts = {
+        .model_text = time_major, .threads = threads, .deterministic = deterministic};
+    const pg_predict_opts whole = {.batch_size = N_STEPS, .force = 1};
+    pg_trainer *t = NULL;
+    pg_data *d = NULL;
+    size_t n = 0;
+    double values[N_STEPS * 2 * 4];
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+        values[k] = sin((double)k);
+    x.values = values;
+    assert_ok(pg_trainer_open(&t, &opts, NULL));
+    assert_ok(pg_data_arrays(&d, &x, 1, NULL));
+    assert_ok(pg_predict_file(t, d, in_dir("s.npy").s, &whole, NULL));
+    pg_data_close(d);
+    pg_trainer_close(t);
+    double *got = read_file("s.npy", "x0", &n);
+    assert_int_equal(n, N_STEPS * 2 * 3);
+    return got;
+}
+
+/* Where steps come before rows, a part of a batch would begin with its first step. */
+static void steps_stay_together(void **state)
+{
+    (void)state;
+    double *one = predict_steps(1, 0);
+    for (size_t k = 0; k < 2; k++) {
+        double *more = predict_steps(3, k == 1);
+        for (size_t i = 0; i < N_STEPS * 2 * 3; i++)
+            assert_true(fabs(one[i] - more[i]) < 1e-6);
+        pg__mem_free(more);
+    }
+    pg__mem_free(one);
+    pg_trainer *t = NULL;
+    pg_err err = {0};
+    const pg_train_opts two = {.model_text = time_major, .devices = "cpu:0,cpu:0"};
+    assert_fails(PG_E_UNSUPPORTED, pg_trainer_open(&t, &two, &err), &err);
+    assert_non_null(strstr(err.msg, "time_major"));
+}
+
 /* The rows of the file, and no others, whoever holds them. */
 static void rows_in_memory_give_what_a_file_gives(void **state)
 {
@@ -437,6 +485,7 @@ static void the_profile_counts_a_smaller_last_batch_warm(void **state)
 
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
+                  cmocka_unit_test(steps_stay_together),
                   cmocka_unit_test(rows_in_memory_give_what_a_file_gives),
                   cmocka_unit_test(evaluation_is_the_validation_of_a_run),
                   cmocka_unit_test(a_metric_takes_the_logits_of_another_activation),
