@@ -57,10 +57,11 @@ static void put_values(const pg__onnx_init *t, uint64_t first, size_t n, unsigne
     const size_t each = pg_dtype_bytes(t->dtype);
     for (size_t k = 0; k < n; k++) {
         const double v = t->values[first + k];
-        const int64_t whole = (int64_t)v;
-        const int32_t narrow = (int32_t)v;
+        const int whole = t->dtype == PG_I64 || t->dtype == PG_I32;
+        const int64_t number = whole ? (int64_t)v : 0;
+        const int32_t narrow = (int32_t)number;
         switch (t->dtype) {
-        case PG_I64: memcpy(to + k * each, &whole, each); break;
+        case PG_I64: memcpy(to + k * each, &number, each); break;
         case PG_I32: memcpy(to + k * each, &narrow, each); break;
         case PG_BOOL: to[k] = v != 0; break;
         default: pg__round(to + k * each, t->dtype, &v, PG_F64, 1, NULL);
