@@ -33,13 +33,22 @@ static int is_ours(const char *name, unsigned depth)
                              strncmp(name, ".input_", 7) == 0 || strncmp(name, ".output_", 8) == 0);
 }
 
-/* Looks for what is not of a test, or removes what is. Allocates nothing: the lack of memory may be
- * why it is removed. */
+static void add_found(int found, int *foreign, int *sys)
+{
+    *foreign |= found > 0;
+    if (found < 0)
+        *sys = -found;
+}
+
+/* Looks for what is not of a test, or removes what is: 1 if there is something else, -errno if a
+ * folder cannot be read. Allocates nothing: the lack of memory may be why it is removed. */
 static int walk(char path[PATH_MAX], unsigned depth, int remove)
 {
     const size_t n = strlen(path);
     int foreign = 0, sys = 0;
     DIR *d = pg__folder_list(path);
+    if (!d)
+        sys = errno;
     for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));) {
         struct stat sb;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
@@ -49,16 +58,21 @@ static int walk(char path[PATH_MAX], unsigned depth, int remove)
             S_ISDIR(sb.st_mode) != (depth == 0))
             foreign = 1;
         else if (depth == 0)
-            foreign |= walk(path, 1, remove);
+            add_found(walk(path, 1, remove), &foreign, &sys);
         else if (remove)
             (void)unlink(path);
         path[n] = 0;
     }
     if (d)
         closedir(d);
+    if (!d && remove && depth == 0) { /* no descriptor is left: an empty one goes unseen */
+        (void)snprintf(path + n, PATH_MAX - n, "/test_data_set_0");
+        (void)rmdir(path);
+        path[n] = 0;
+    }
     if (remove)
         (void)rmdir(path);
-    return foreign || sys || !d;
+    return foreign ? 1 : -sys;
 }
 
 /* name: of a folder below, or "". */
@@ -66,7 +80,7 @@ static int walk_below(const char *folder, const char *name, int remove)
 {
     char path[PATH_MAX];
     const int n = snprintf(path, sizeof path, "%s%s%s", folder, *name ? "/" : "", name);
-    return (size_t)n >= sizeof path || walk(path, 0, remove);
+    return (size_t)n >= sizeof path ? 1 : walk(path, 0, remove);
 }
 
 /* Again where a call failed once: what stays is litter until the next run. */
@@ -90,7 +104,10 @@ pg_status pg__onnx_test_check(pg__onnx_test *t, const char *out, int force, pg_e
         st = PG_E_ARG;
         goto done;
     }
-    if (!S_ISDIR(sb.st_mode) || walk_below(t->path.s, "", 0))
+    const int found = S_ISDIR(sb.st_mode) ? walk_below(t->path.s, "", 0) : 1;
+    if (found < 0)
+        PG_TRY(pg_fail_sys(err, PG_E_IO, -found, "%s", PG_SHOW(t->path.s)));
+    if (found)
         PG_FAIL(PG_E_ARG, "%s: is not only test data; nothing written", PG_SHOW(t->path.s));
 done:
     return st;
