@@ -253,8 +253,7 @@ static pg_status lower(run *r, pg_err *err)
         st = PG_E_UNSUPPORTED;
         if (err)
             err->code = st;
-        pg_err_do(err, PG_DO_GIVE, NULL);
-        pg_err_arg(err, "sizes", "N,...");
+        pg__onnx_hint_sizes(err);
     }
     PG_TRY(st);
     PG_TRY(pg__onnx_check_sizes(&r->sized, &r->low, &opts, err));
@@ -477,13 +476,12 @@ static pg_status predict_some(run *r, pg__onnx_rows *rows, pg_err *err)
     }
     if (again) {
         pg_err_prefix(err, "rows made up to see what quantizing changes");
-        pg_err_do(err, PG_DO_GIVE, NULL);
-        pg_err_arg(err, "sizes", "N,...");
+        pg__onnx_hint_sizes(err);
     }
     return st;
 }
 
-/* The executor cuts a batch along its first axis, where such a layer has its steps. */
+/* Rows and batches of data lie along the first axis, where such a layer has its steps. */
 static pg_status check_rows(const run *r, pg_err *err)
 {
     pg_status st = PG_OK;

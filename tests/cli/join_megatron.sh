@@ -79,7 +79,7 @@ mkdir -p c/mp_rank_00 c/mp_rank_01
 arrays '>' 1 c/*
 run pgjoin --rules '*=same' c out.safetensors
 arrays '<' 60000 c/*
-(ulimit -t 60; run pgjoin --rules '*=same' --dry-run c out.safetensors)
+(ulimit -t "$CPU_SECONDS"; run pgjoin --rules '*=same' --dry-run c out.safetensors)
 rm -r c
 
 # more ranks than a process may have files open

@@ -18,6 +18,7 @@ env = {'PATH': tools + ':/usr/bin:/bin', 'TESTDATA': testdata, 'HOME': '/nonexis
        'OMP_WAIT_POLICY': 'passive', # several tests share the cores
        'PG_CUDA_PLUGIN': '/nowhere/pg-cuda.so', # what this machine has is no part of what is expected
        **{k: os.environ[k] for k in ('PG_ISA', 'ONEDNN_MAX_CPU_ISA') if k in os.environ},
+       'CPU_SECONDS': '60' if '--threads' in sys.argv else '15',  # with threads: under ThreadSanitizer
        'ASAN_OPTIONS': 'abort_on_error=0:exitcode=99:detect_leaks=1',
        'UBSAN_OPTIONS': 'halt_on_error=1:exitcode=99'}
 version = subprocess.run(['pginfo', '--version'], env=env, capture_output=True, text=True).stdout.split()[2]

@@ -4,6 +4,7 @@
 #include "host_names.h"
 
 #include "host.h"
+#include "host_alive.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -536,47 +537,6 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t n, cudaStream_t s)
 /* ---- what lives besides ---- */
 
 typedef enum thing { EVENT, GRAPH, EXECUTABLE } thing;
-
-static struct {
-    pthread_mutex_t lock;
-    struct {
-        const void *at;
-        thing kind;
-    } of[4096];
-} alive = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Finds an object; is there to be one at `to` from now on? */
-static int find(const void *at, thing kind, const void *to)
-{
-    int found = 0;
-    pthread_mutex_lock(&alive.lock);
-    for (size_t k = 0; !found && k < sizeof alive.of / sizeof *alive.of; k++)
-        if (alive.of[k].at == at && (!at || alive.of[k].kind == kind)) {
-            alive.of[k].at = to;
-            alive.of[k].kind = kind;
-            found = 1;
-        }
-    pthread_mutex_unlock(&alive.lock);
-    return found;
-}
-
-static void *born(size_t size, thing kind)
-{
-    void *p = calloc(1, size);
-    if (!p || !find(NULL, kind, p))
-        abort();
-    return p;
-}
-
-static int lives(const void *p, thing kind)
-{
-    return p && find(p, kind, p);
-}
-
-static int dies(const void *p, thing kind)
-{
-    return p && find(p, kind, NULL);
-}
 
 /* ---- events ---- */
 

@@ -4,6 +4,7 @@
 #include "cudnn_host.h"
 
 #include "host.h"
+#include "host_alive.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -46,45 +47,19 @@ size_t cudnnGetVersion(void)
 
 /* ---- what lives ---- */
 
-static struct {
-    pthread_mutex_t lock;
-    struct {
-        const void *at;
-        host_cudnn_kind kind;
-    } of[4096];
-} alive = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Finds an object; there is to be one at `to` from now on. */
-static int find(const void *at, host_cudnn_kind kind, const void *to)
-{
-    int found = 0;
-    pthread_mutex_lock(&alive.lock);
-    for (size_t k = 0; !found && k < sizeof alive.of / sizeof *alive.of; k++)
-        if (alive.of[k].at == at && (!at || alive.of[k].kind == kind)) {
-            alive.of[k].at = to;
-            alive.of[k].kind = kind;
-            found = 1;
-        }
-    pthread_mutex_unlock(&alive.lock);
-    return found;
-}
-
 void *host_cudnn_born(size_t size, host_cudnn_kind kind)
 {
-    void *p = calloc(1, size);
-    if (!p || !find(NULL, kind, p))
-        abort();
-    return p;
+    return born(size, kind);
 }
 
 int host_cudnn_lives(const void *p, host_cudnn_kind kind)
 {
-    return p && find(p, kind, p);
+    return lives(p, kind);
 }
 
 int host_cudnn_dies(const void *p, host_cudnn_kind kind)
 {
-    return p && find(p, kind, NULL);
+    return dies(p, kind);
 }
 
 size_t host_cudnn_alive(void)

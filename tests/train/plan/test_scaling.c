@@ -340,6 +340,7 @@ static void plans_go_from_one_device_to_all(void **state)
     check_rows(&p, 3, 4, 64);
     assert_int_equal(p.rows[2].rows, 64);
     /* Behind what is said of the pace, which depends on the machine's other work. */
+    assert_in_range(p.n_notes, 1, 2);
     assert_non_null(strstr(p.notes[p.n_notes - 1], "devices share"));
     p = plan_of(&s, "gpus=8,speedup=10,batch=6", &fit);
     check_rows(&p, 3, 4, 6); /* no row would be left for the rest */
