@@ -266,6 +266,37 @@ static void headers_that_cannot_be_are_refused(void **state)
     assert_fails(PG_E_IO, open_header("\x08\1", 2, &err), &err); /* the folder */
 }
 
+static void put_file(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Most are looked up in a list of the folder. */
+static void counts_its_missing_data_files(void **state)
+{
+    (void)state;
+    const made m = index_with_header("\x08\xac\2", 3); /* 300 */
+    const char *const there[] = {".data-00003-of-00300", ".data-00200-of-00300"};
+    temp t = {.folder = "/tmp/pg-test-tf-XXXXXX"};
+    char index[160], data[160];
+    pg_err err = {0};
+    assert_non_null(mkdtemp(t.folder));
+    snprintf(t.prefix, sizeof t.prefix, "%s/p", t.folder);
+    snprintf(index, sizeof index, "%s.index", t.prefix);
+    put_file(index, m.s, m.n);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(data, sizeof data, "%s%s", t.prefix, there[i]);
+        put_file(data, "x", 1);
+    }
+    assert_fails(PG_E_FORMAT, read_all(index, &err), &err);
+    assert_non_null(strstr(err.msg, "298 of its 300 data files are missing"));
+    unlink(data);
+    remove_copy(&t, there[0]);
+}
+
 static void finds_the_index_by_every_name_that_people_use(void **state)
 {
     (void)state;
@@ -626,6 +657,7 @@ static void a_weight_needs_all_of_its_pieces(void **state)
 PG_TEST_MAIN(cmocka_unit_test(every_tensor_has_the_bytes_that_tensorflow_reads),
              cmocka_unit_test(every_damaged_byte_is_noticed),
              cmocka_unit_test(headers_that_cannot_be_are_refused),
+             cmocka_unit_test(counts_its_missing_data_files),
              cmocka_unit_test(finds_the_index_by_every_name_that_people_use),
              cmocka_unit_test(tells_the_model_from_its_training),
              cmocka_unit_test(a_part_can_be_chosen),
