@@ -12,16 +12,15 @@
 #include "base/str.h"
 #include "format/fmt_keras_v3.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/shards.h"
+#include "io/beside.h"
 
 static int probe(const uint8_t *head, size_t n)
 {
@@ -91,12 +90,12 @@ static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, 
 {
     pg_status st = PG_OK;
     pg__shard_faults f = {0};
-    int folder = -1;
-    PG_TRY(pg__io_folder_of(&folder, path, path, err));
+    pg__beside folder = {.folder = -1};
+    PG_TRY(pg__beside_start(&folder, path, err));
     for (size_t i = 0; i < names->n; i++) {
         pg_err e = {0};
-        pg_status one = pg__io_open_beside(&ios[i], folder, names->v[i], &e);
-        const int gone = one == PG_E_IO && e.sys == ENOENT;
+        int gone = 0;
+        pg_status one = pg__beside_open(&ios[i], &folder, names->v[i], &gone, &e);
         if (one == PG_OK)
             one = pg__h5_open(&h5s[i], ios[i], &e);
         if (gone) {
@@ -114,8 +113,7 @@ static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, 
     }
     st = pg__shard_faults_report(&f, names->n, 1, err);
 done:
-    if (folder >= 0)
-        close(folder);
+    pg__beside_fini(&folder);
     pg__shard_faults_fini(&f);
     return st;
 }

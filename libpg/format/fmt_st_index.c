@@ -7,10 +7,8 @@
  * The store looks like that of one safetensors file with all tensors, in the order of the shards.
  * Names of shards are file names, looked up beside the index; every tensor must be in the shard
  * that the index says, and nowhere else. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bsd.h"
 #include "base/json.h"
@@ -20,6 +18,7 @@
 #include "base/try.h"
 #include "format/safetensors.h"
 #include "format/shards.h"
+#include "io/beside.h"
 
 typedef struct parts {
     pg_store **v;
@@ -117,13 +116,13 @@ done:
     return st;
 }
 
-static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *name, int folder,
-                            const pg_open_opts *opts, pg_err *err)
+static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *name,
+                            pg__beside *folder, const pg_open_opts *opts, pg_err *err)
 {
     pg_err e = {0};
     pg__io *io = NULL;
-    pg_status st = pg__io_open_beside(&io, folder, name, &e);
-    const int gone = st == PG_E_IO && e.sys == ENOENT;
+    int gone = 0;
+    pg_status st = pg__beside_open(&io, folder, name, &gone, &e);
     if (st == PG_OK && pg__io_size(io) < 9)
         st = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
     if (st == PG_OK)
@@ -143,19 +142,18 @@ static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
 {
     pg_status st = PG_OK;
     pg__shard_faults f = {0};
-    int folder = -1;
+    pg__beside folder = {.folder = -1};
     p->v = pg__mem_array(shards->n, sizeof(pg_store *));
     p->first = pg__mem_array(shards->n, sizeof *p->first);
     if (!p->v || !p->first)
         return pg__nomem(err);
     p->n = shards->n;
-    PG_TRY(pg__io_folder_of(&folder, path, path, err));
+    PG_TRY(pg__beside_start(&folder, path, err));
     for (size_t i = 0; i < shards->n; i++)
-        PG_TRY(open_shard(&p->v[i], &f, shards->v[i], folder, opts, err));
+        PG_TRY(open_shard(&p->v[i], &f, shards->v[i], &folder, opts, err));
     st = pg__shard_faults_report(&f, shards->n, 1, err);
 done:
-    if (folder >= 0)
-        close(folder);
+    pg__beside_fini(&folder);
     pg__shard_faults_fini(&f);
     return st;
 }

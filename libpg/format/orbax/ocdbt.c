@@ -24,6 +24,7 @@ typedef struct reader {
     pg__kv *kv;
     pg_err *err;
     pg__str key;
+    pg__io *io;    /* the file that was read last: many nodes lie in few files */
     uint64_t left; /* bytes that may still be read, decoded, or become names */
 } reader;
 
@@ -42,7 +43,8 @@ static pg_status damaged(pg_err *err, const char *what)
 static pg_status spend(reader *r, uint64_t n)
 {
     if (n > r->left)
-        return pg_fail(r->err, PG_E_LIMIT, "an OCDBT database whose nodes and names take more than %s bytes",
+        return pg_fail(r->err, PG_E_LIMIT,
+                       "an OCDBT database whose nodes and names take more than %s bytes",
                        PG_NUM(PG_LIMIT_NAMES_BYTES));
     r->left -= n;
     return PG_OK;
@@ -186,22 +188,30 @@ typedef struct place {
     uint64_t off, n;
 } place;
 
+static pg_status open_file(reader *r, const char *path)
+{
+    if (r->io && strcmp(pg__io_name(r->io), path) == 0)
+        return PG_OK;
+    pg__io_close(r->io);
+    r->io = NULL;
+    return pg__io_open_below(&r->io, r->kv->folder, path, r->err);
+}
+
 static pg_status load(unsigned char **out, reader *r, place at)
 {
     pg_status st = PG_OK;
-    pg__io *io = NULL;
     pg_err *err = r->err;
-    PG_TRY(pg__io_open_below(&io, r->kv->folder, at.path, err));
-    if (at.off > pg__io_size(io) || at.n > pg__io_size(io) - at.off)
-        PG_FAIL(PG_E_FORMAT, "%s: truncated: %s bytes, %s are needed", PG_SHOW(at.path),
-                PG_NUM(pg__io_size(io)), PG_NUM(at.off + at.n));
+    PG_TRY(open_file(r, at.path));
+    const uint64_t n = pg__io_size(r->io);
+    if (at.off > n || at.n > n - at.off)
+        PG_FAIL(PG_E_FORMAT, "%s: truncated: %s bytes, %s are needed", PG_SHOW(at.path), PG_NUM(n),
+                PG_NUM(at.off + at.n));
     PG_TRY(spend(r, at.n));
     *out = pg__mem_array((size_t)at.n, 1);
     if (!*out)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_read(io, at.off, *out, (size_t)at.n, err));
+    PG_TRY(pg__io_read(r->io, at.off, *out, (size_t)at.n, err));
 done:
-    pg__io_close(io);
     return st;
 }
 
@@ -246,8 +256,7 @@ static pg_status next_key(reader *r, columns *c, uint64_t i, size_t n_parent)
         memchr(c->keys, 0, (size_t)c->suffix[i]))
         return damaged(r->err, "a key makes no sense");
     r->key.n = n_parent + (size_t)keep;
-    const pg_status st =
-        pg__str_add(&r->key, (const char *)c->keys, (size_t)c->suffix[i], r->err);
+    const pg_status st = pg__str_add(&r->key, (const char *)c->keys, (size_t)c->suffix[i], r->err);
     c->keys += c->suffix[i];
     return st;
 }
@@ -463,12 +472,11 @@ pg_status pg__ocdbt_read(pg__kv *out, int folder, pg_err *err)
     pg_status st = PG_OK;
     pg__kv kv = {.folder = folder, .is_database = 1};
     reader r = {.kv = &kv, .err = err, .left = PG_LIMIT_NAMES_BYTES};
-    pg__io *io = NULL;
     unsigned char *bytes = NULL;
     body b = {0};
     files f = {0};
-    PG_TRY(pg__io_open_beside(&io, folder, MANIFEST, err));
-    const uint64_t n = pg__io_size(io);
+    PG_TRY(open_file(&r, MANIFEST));
+    const uint64_t n = pg__io_size(r.io);
     PG_TRY(load(&bytes, &r, (place){MANIFEST, 0, n}));
     PG_TRY(open_frame(&b, &r, bytes, (size_t)n, MAGIC_MANIFEST));
     PG_TRY(read_config(&b, err));
@@ -477,7 +485,7 @@ pg_status pg__ocdbt_read(pg__kv *out, int folder, pg_err *err)
     *out = kv;
     kv = (pg__kv){0};
 done:
-    pg__io_close(io);
+    pg__io_close(r.io);
     pg__mem_free(bytes);
     pg__mem_free(b.bytes);
     files_fini(&f);

@@ -1,10 +1,7 @@
 /* tf_bundle.c - the entries of a checkpoint: types, shapes, and the bytes in the data files
  * (tensorflow/core/protobuf/tensor_bundle.proto, core/util/tensor_bundle/tensor_bundle.cc). */
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/le.h"
@@ -13,9 +10,7 @@
 #include "base/proto.h"
 #include "base/try.h"
 #include "format/tf/tf.h"
-#include "io/folder.h"
-
-#define MANY_MISSING 64 /* from here on, a list of the folder costs less than to try each */
+#include "io/beside.h"
 
 static const struct {
     int type;
@@ -328,71 +323,25 @@ done:
     return st;
 }
 
-/* What the folder of `path` holds, sorted. */
-static pg_status list_folder(pg__strs *out, const char *path, pg_err *err)
-{
-    pg_status st = PG_OK;
-    int sys = 0;
-    DIR *d = NULL;
-    pg__str folder = {0};
-    PG_TRY(pg__str_add(&folder, path, (size_t)(pg__base_name(path) - path), err));
-    d = pg__folder_list(folder.n ? folder.s : ".");
-    if (!d) {
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder.n ? folder.s : "."));
-        goto done;
-    }
-    for (const struct dirent *e; (e = pg__folder_next(d, &sys));)
-        PG_TRY(pg__strs_add(out, e->d_name, strlen(e->d_name), err));
-    if (sys)
-        st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder.n ? folder.s : "."));
-    pg__strs_sort(out);
-done:
-    if (d)
-        closedir(d);
-    pg__str_fini(&folder);
-    return st;
-}
-
-/* Opens them, and adds the names of those that are not there. */
-static pg_status open_there(pg__tf_bundle *b, pg__strs *missing, int folder, const char *path,
-                            pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__str name = {0};
-    pg__strs there = {0};
-    pg_err e = {0};
-    for (uint32_t i = 0; i < b->n_shards; i++) {
-        PG_TRY(shard_name(&name, path, i, b->n_shards, err));
-        if (missing->n == MANY_MISSING && !there.n)
-            PG_TRY(list_folder(&there, path, err));
-        if (there.n && pg__strs_search(&there, name.s) == (size_t)-1) {
-            PG_TRY(pg__strs_add(missing, name.s, name.n, err));
-            continue;
-        }
-        st = pg__io_open_beside(&b->shards[i], folder, name.s, &e);
-        if (st == PG_E_IO && e.sys == ENOENT)
-            st = pg__strs_add(missing, name.s, name.n, err);
-        else if (st != PG_OK && err)
-            *err = e;
-        if (st != PG_OK)
-            goto done;
-    }
-done:
-    pg__strs_fini(&there);
-    pg__str_fini(&name);
-    return st;
-}
-
 static pg_status open_shards(pg__tf_bundle *b, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg__str name = {0};
     pg__strs missing = {0};
-    int folder = -1;
+    pg__beside folder = {.folder = -1};
+    int gone = 0;
     b->shards = pg__mem_array(b->n_shards, sizeof(pg__io *));
     if (!b->shards)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_folder_of(&folder, path, path, err));
-    PG_TRY(open_there(b, &missing, folder, path, err));
+    PG_TRY(pg__beside_start(&folder, path, err));
+    for (uint32_t i = 0; i < b->n_shards; i++) {
+        PG_TRY(shard_name(&name, path, i, b->n_shards, err));
+        st = pg__beside_open(&b->shards[i], &folder, name.s, &gone, err);
+        if (gone)
+            st = pg__strs_add(&missing, name.s, name.n, err);
+        if (st != PG_OK)
+            goto done;
+    }
     if (missing.n == 1) {
         st = pg_fail(err, PG_E_FORMAT, "%s is missing, %s", PG_SHOW(missing.v[0]),
                      b->n_shards == 1 ? "its data file" : "one of its data files");
@@ -403,9 +352,9 @@ static pg_status open_shards(pg__tf_bundle *b, const char *path, pg_err *err)
             pg_err_detail(err, "missing: %s", PG_SHOW(missing.v[i]));
     }
 done:
-    if (folder >= 0)
-        close(folder);
+    pg__beside_fini(&folder);
     pg__strs_fini(&missing);
+    pg__str_fini(&name);
     return st;
 }
 
