@@ -10,22 +10,23 @@
 #       $CUDA_HOME or /usr/local/cuda, or as Python packages (nvidia-*) beside python3. --quick leaves the
 #       benchmark out. It measures PyTorch and JAX too where python3 has them, and what it had no time for
 #       when it is run again with the same DIR.
-#   tests/gpu/run.sh --pack DIR [--libraries]
+#   tests/gpu/run.sh --pack DIR [--libraries] [--meson FOLDER]
 #       builds here, without a GPU, and puts into DIR all that another machine needs but CUDA, cuDNN and
 #       NCCL: where meson, libhdf5 or cmocka are not there. --libraries: those too, which NVIDIA lets be
-#       passed on with a program: the other machine then needs nothing but the driver. Then, there:
+#       passed on with a program: the other machine then needs nothing but the driver. --meson: builds in
+#       a folder that meson has set up already. Then, there:
 #   DIR/run.sh [--quick] [--out DIR]
 #   --try FILE: with FILE for pg-cuda.so and without a GPU, to see that this script runs
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out= quick= pack= try= libraries=
+out= quick= pack= try= libraries= meson=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
     --libraries) libraries=1 ;;
-    --out | --pack | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
+    --out | --pack | --try | --meson) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
         declare "${1#--}=$2"; shift ;;
-    *) sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -80,7 +81,9 @@ nvcc_on_path() {
 
 # ---- building ----
 
-build() { # folder, more options
+programs=(tools/pgfit tools/pgcheck tests/gpu/gpu_ops tests/gpu/gpu_profile tests/backend/cuda/backend_cuda_test_cuda_golden
+    tests/backend/cuda/backend_cuda_test_cuda_mixed)
+set_up() { # folder, more options
     local dir=$1 source
     shift
     source=$(cd "$here/../.." && pwd)
@@ -92,14 +95,14 @@ build() { # folder, more options
         meson setup "$dir/build" "$source" --buildtype=release -Dcuda=enabled -Dgpu_root="$dir/cuda" -Donednn=disabled \
             -Dpng=disabled -Djpeg=disabled "$@" >"$dir/setup.log" 2>&1 || { tail -3 "$dir/setup.log" >&2; die "meson setup failed: $dir/setup.log"; }
     fi
-    ninja -C "$dir/build" tools/pgfit tools/pgcheck libpg/backend/cuda/pg-cuda.so tests/gpu/gpu_ops tests/gpu/gpu_profile \
-        tests/backend/cuda/backend_cuda_test_cuda_golden tests/backend/cuda/backend_cuda_test_cuda_mixed >"$dir/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$dir/ninja.log" >&2; die "ninja failed: $dir/ninja.log"; }
+}
+build() { # folder of meson
+    ninja -C "$1" "${programs[@]}" libpg/backend/cuda/pg-cuda.so >"$1/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$1/ninja.log" >&2; die "ninja failed: $1/ninja.log"; }
 }
 gather() { # build folder, folder: programs, and the libraries that they want beside the C library's and CUDA's
     local b=$1 to=$2 f
     mkdir -p "$to/bin" "$to/exe" "$to/lib" "$to/testdata"
-    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/gpu/gpu_profile "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden \
-        "$b"/tests/backend/cuda/backend_cuda_test_cuda_mixed "$to/exe/"
+    for f in "${programs[@]}"; do cp "$b/$f" "$to/exe/"; done
     strip "$to"/exe/* 2>/dev/null
     cp "$b"/libpg/backend/cuda/pg-cuda.so "$to/lib/"
     for f in "$to"/exe/*; do ldd "$f"; done | awk '$2 == "=>" && $3 ~ "^/" {print $3}' | sort -u |
@@ -125,9 +128,14 @@ bring_libraries() { # folder
     done
 }
 if [ -n "$pack" ]; then
-    mkdir -p "$here/../../build-gpu" "$pack" || exit 2
-    build "$(cd "$here/../../build-gpu" && pwd)"
-    gather "$here/../../build-gpu/build" "$pack"
+    mkdir -p "$pack" || exit 2
+    if [ -z "$meson" ]; then
+        mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd) || exit 2
+        set_up "$dir"
+        meson=$dir/build
+    fi
+    build "$meson"
+    gather "$meson" "$pack"
     cp -r "$here/run.sh" "$here/bench.py" "$here/predict.py" "$here/predictions.md" "$here/scaling.py" "$here/models" "$here/peers" "$pack/"
     cp -r "$here/../../testdata/golden" "$pack/testdata/"
     [ -z "$libraries" ] || bring_libraries "$pack"
@@ -151,7 +159,8 @@ if [ -d "$here/bin" ]; then
 else
     mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd)
     sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
-    build "$dir" ${sm:+-Dgpu_arch="$sm"}
+    set_up "$dir" ${sm:+-Dgpu_arch="$sm"}
+    build "$dir/build"
     data=$here/../../testdata/golden
     pgfit=$dir/build/tools/pgfit ops=$dir/build/tests/gpu/gpu_ops profile=$dir/build/tests/gpu/gpu_profile
     golden=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_golden

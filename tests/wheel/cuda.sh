@@ -36,6 +36,8 @@ try:
 except pgfit.Error as e:
     print(e)
 END
+check "the checks for a GPU" refuses 77 'run.sh: no GPU' $v/bin/python -m pgfit.gpu_check
+check "their programs start" says '^lstm$' "$site/pgfit_cuda13/checks/bin/gpu_ops" list
 check "the same from Python" says 'no NVIDIA driver: libcuda.so.1 is missing' $v/bin/python gpu.py
 check "pip uninstall" pip uninstall -q -y pgfit pgfit-cuda13
 check "nothing is left" sh -c "! find $v -type f | grep pgfit"

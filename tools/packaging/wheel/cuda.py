@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the wheel pgfit-cuda13 out of pg-cuda.so.
+"""Makes the wheel pgfit-cuda13 out of pg-cuda.so and the checks for a GPU.
 
-usage: cuda.py PLUGIN FOLDER PGFIT --tag TAG
+usage: cuda.py CHECKS FOLDER PGFIT --tag TAG
 
-PGFIT is the wheel that it belongs to and whose version it has. NVIDIA's wheels have the libraries: they lie beside the folder of
+CHECKS is what `tests/gpu/run.sh --pack` made, pg-cuda.so included; `python -m pgfit.gpu_check` runs it. PGFIT is the wheel that it belongs to and whose version it has. NVIDIA's wheels have the libraries: they lie beside the folder of
 this one in site-packages, where the plug-in finds them, as long as all are said to be "pure", like NVIDIA's (some systems
 have two folders). libpg finds the plug-in by the name of its folder (libpg/base/beside.c).
 
@@ -37,7 +37,7 @@ Requires-Python: >=3.9
 Description-Content-Type: text/markdown
 
 `pip install pgfit-cuda13` lets `pgfit --gpus 1` train on NVIDIA GPUs. It needs a driver for CUDA 13 (580 or newer) and brings
-nothing but the plug-in: CUDA's libraries, cuDNN and NCCL are NVIDIA's own packages.
+nothing but the plug-in: CUDA's libraries, cuDNN and NCCL are NVIDIA's own packages. `python -m pgfit.gpu_check` tries a GPU.
 '''
 
 
@@ -48,9 +48,11 @@ def make(args):
         package, info = root / 'pgfit_cuda13', root / f'pgfit_cuda13-{version}.dist-info'
         package.mkdir()
         (info / 'licenses').mkdir(parents=True)
-        plugin = package / 'pg-cuda.so'
-        shutil.copyfile(args.plugin, plugin)
-        plugin.chmod(0o755)
+        checks, plugin = package / 'checks', package / 'pg-cuda.so'
+        shutil.copytree(args.checks, checks)
+        shutil.move(str(checks / 'lib/pg-cuda.so'), str(plugin))
+        for program in (checks / 'exe').iterdir(): # so that auditwheel sees whose libraries they are
+            subprocess.run(['patchelf', '--set-rpath', '$ORIGIN/../lib', str(program)], check=True)
         subprocess.run(['strip', '--strip-unneeded', str(plugin)], check=True)
         subprocess.run(['patchelf', '--set-rpath', ':'.join(f'$ORIGIN/../nvidia/{f}/lib' for f in FOLDERS), str(plugin)], check=True)
         (package / '__init__.py').write_text('"""pg-cuda.so, which pgfit opens when a GPU is named."""\n')
@@ -65,7 +67,7 @@ def make(args):
 
 if __name__ == '__main__':
     p = argparse.ArgumentParser(usage=__doc__.split('usage: ')[1].split('\n')[0])
-    p.add_argument('plugin')
+    p.add_argument('checks', type=pathlib.Path)
     p.add_argument('folder', type=pathlib.Path)
     p.add_argument('pgfit', type=pathlib.Path)
     p.add_argument('--tag', required=True)
