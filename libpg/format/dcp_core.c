@@ -130,8 +130,9 @@ pg_status pg__dcp_core_of(pg__dcp_core *out, const char *path, const char *rules
             (void)pg_fail(err, PG_E_ARG, "'%.*s' is not a rule for this checkpoint",
                           n < 80 ? (int)n : 80, PG_SHOW(rules));
             pg_err_hint(err,
-                        "as-saved, unstack, experts=sequential, experts=grouped, spec=local or "
-                        "spec=te");
+                        "%sas-saved, unstack, experts=sequential, experts=grouped, spec=local or "
+                        "spec=te",
+                        c.is_core ? "" : "no --rules; Megatron-Core's checkpoints have ");
             return PG_E_ARG;
         }
         rules += n + (rules[n] == ',');
