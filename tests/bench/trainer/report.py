@@ -21,6 +21,10 @@ def read(path):
         return [json.loads(x) for x in f if x.endswith('}\n')]
 
 
+def with_isa(samples, isa):
+    return [s for s in samples if s.get('isa', 'native') == isa]
+
+
 def of(samples, model, peer, key):
     return [s[key] for s in samples if s['model'] == model and s['peer'] == peer and 'error' not in s and s.get(key) is not None]
 
@@ -61,8 +65,8 @@ def rate(samples, model, ms):
     return '–' if ms is None else number(batch * 1e3 / ms)
 
 
-def short(samples, models):
-    """Speed, memory and start: ours and the best peer's."""
+def short(samples, models, limited=()):
+    """Speed, memory and start: ours and the best peer's; limited: samples of all programs without AVX-512."""
     rows = []
     for m in models:
         ours, (peer, who) = median_of(samples, m, 'pgfit'), best(samples, m, 'ms_med')
@@ -70,7 +74,10 @@ def short(samples, models):
         peer_rss, peer_first = best(samples, m, 'rss_mb')[0], best(samples, m, 't_first')[0]
         rows.append([TITLES[m], rate(samples, m, ours), '%s (%s)' % (rate(samples, m, peer), who) if who else '–', ratio(peer, ours),
                      '%s / %s' % (number(rss), number(peer_rss)), '%s / %s' % (number(first), number(peer_first))])
-    return table(['model', 'pgfit, samples/s', 'best peer', 'ratio', 'peak memory, MB', 'first step after, s'], rows)
+        if limited:
+            avx2, (peer, who) = median_of(limited, m, 'pgfit'), best(limited, m, 'ms_med')
+            rows[-1][4:4] = ['%s (%s)' % (ratio(peer, avx2), who) if who and avx2 else '–']
+    return table(['model', 'pgfit, samples/s', 'best peer', 'ratio', *['with AVX2'] * bool(limited), 'peak memory, MB', 'first step after, s'], rows)
 
 
 def span(samples, model, peer):
@@ -190,14 +197,18 @@ def put(path, marks, lines):
 
 
 def write(a, samples):
+    limited, samples = with_isa(samples, 'avx2'), with_isa(samples, 'native')
     models = [m for m in TITLES if any(s['model'] == m and 'ms_med' in s for s in samples)]
     n_rounds = 1 + max((s['round'] for s in samples), default=0)
     text = ['# The trainer beside TensorFlow, Keras 3 and PyTorch', '', *machine(samples), '',
             'Best median of %d round%s of one interleaved run, float32; the ratio is the time of the best peer over ours.' %
-            (n_rounds, 's' if n_rounds > 1 else ''), '', *short(samples, models)[:-1], '', '## All programs', '',
+            (n_rounds, 's' if n_rounds > 1 else ''), '', *short(samples, models, limited)[:-1], '', '## All programs', '',
             'Best median of the rounds, in brackets the worst.', '', *all_peers(samples, models)[:-1], '', '## pgfit in its ways', '',
             'One device with two workers; two devices; `--deterministic`; `--conv direct`; × is the time against the first.', '',
             *own_rows(samples, models)[:-1], *extras(samples, models)]
+    if limited:
+        paragraph(text, 'Without AVX-512', [
+            'All programs held to AVX2 by the variables of their libraries (`--isa avx2`) on the same machine.', '', *all_peers(limited, models)[:-1]])
     paragraph(text, 'Where the time goes', shares(samples, models) and [
         'By `pgfit --profile`; beside it what `bench_ceiling` reaches on a core while all work: products of 512 x 512 x 512, copies of 64 MiB. '
         'Operations count by definition: Winograd does a convolution with a fourth of the multiplications, so it may pass 100 %.', '',
@@ -207,5 +218,5 @@ def write(a, samples):
     with open(a.report, 'w') as f:
         f.write('\n'.join(text) + '\n')
     if a.readme:
-        put(a.readme, MARKS, short(samples, models)[:-1])
+        put(a.readme, MARKS, short(samples, models, limited)[:-1])
     return 0

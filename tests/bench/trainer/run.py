@@ -29,11 +29,18 @@ PEERS = {  # Python, program and options, environment
     'tfkeras': ('PG_KERAS2_PYTHON', [KERAS], {}),
     'keras3-tf': ('PG_KERAS3_PYTHON', [KERAS, '--impl', 'keras3'], {'KERAS_BACKEND': 'tensorflow'}),
     'keras3-jax': ('PG_JAX_PYTHON', [KERAS, '--impl', 'keras3'], {'KERAS_BACKEND': 'jax'}),
+    'keras3-torch': ('PG_TORCH_PYTHON', [KERAS, '--impl', 'keras3'], {'KERAS_BACKEND': 'torch'}),
     'torch': ('PG_TORCH_PYTHON', [TORCH], {}),
     'torch-cl': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'cl'], {}),
     'torch-compile': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'compile'], {'TORCHINDUCTOR_FX_GRAPH_CACHE': '1'}),
+    'torch-autotune': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'autotune'], {'TORCHINDUCTOR_FX_GRAPH_CACHE': '1'}),
     'torch-ddp2': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'ddp'], {}),
     'mirrored2': ('PG_KERAS2_PYTHON', [KERAS, '--mirrored'], {}),
+}
+ISAS = {  # --isa: what the libraries of all programs read
+    'native': {},
+    'avx2': {'PG_ISA': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2', 'DNNL_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
+             'ATEN_CPU_CAPABILITY': 'avx2', 'XLA_FLAGS': '--xla_cpu_max_isa=AVX2'},
 }
 OWN = {  # rows of our own: arguments beside those of every run
     'pgfit': [],
@@ -53,7 +60,7 @@ LOGGED = ('vggsmall',)
 BUSY = ('lenet', 'vggsmall', 'lstm2')
 SEVEN = 'mlp,lenet,vggsmall,unet,lstm2,bertmini,resnet18'
 FOUR = 'mobilenetv2,densenet121,efficientnetb0,xception'
-ALL_PEERS = 'tfkeras,keras3-tf,keras3-jax,torch-cl,torch-compile,torch-ddp2'
+ALL_PEERS = 'tfkeras,keras3-tf,keras3-jax,keras3-torch,torch-cl,torch-compile,torch-autotune,torch-ddp2'
 FAR_BEHIND = 1.6  # times the best peer: not asked a second time
 
 
@@ -65,6 +72,7 @@ def arguments():
     ap.add_argument('--rounds', type=int, default=2)
     ap.add_argument('--models', default=SEVEN + ',vgg16,' + FOUR, help='vgg16 is run in the first round only')
     ap.add_argument('--peers', default=ALL_PEERS, help='of ' + ', '.join(PEERS))
+    ap.add_argument('--isa', default='native', choices=ISAS, help='as if the processor had no more')
     ap.add_argument('--steps', type=int, help='measured steps, for trials')
     ap.add_argument('--work', default=os.path.join(tempfile.gettempdir(), 'pg-bench-trainer'), help='models and data')
     ap.add_argument('--samples', help='JSON lines to append to (default WORK/samples.jsonl)')
@@ -77,6 +85,7 @@ def arguments():
     a = ap.parse_args()
     if a.quick:
         a.rounds, a.models, a.peers = 1, 'mlp,lenet,vggsmall', 'tfkeras,keras3-tf,torch-cl'
+    os.environ.update(ISAS[a.isa])
     a.samples = a.samples or os.path.join(a.work, 'samples.jsonl')
     a.models, a.peers = a.models.split(','), [p for p in a.peers.split(',') if p]
     os.makedirs(a.work, exist_ok=True)
@@ -125,7 +134,7 @@ def measure(argv, env, timeout, session=alone):
 class Bench:
     def __init__(self, a):
         self.a, self.begun = a, time.time()
-        self.samples = report.read(a.samples)
+        self.samples = report.with_isa(report.read(a.samples), a.isa)
         self.version = subprocess.run([os.path.join(a.tools, 'pgfit'), '--version'], capture_output=True, text=True).stdout.partition('\n')[0]
         self.help = subprocess.run([os.path.join(a.tools, 'pgfit'), '--help'], capture_output=True, text=True).stdout
         self.python = {v: os.environ.get(v) for v in ENVIRONMENTS}
@@ -134,6 +143,7 @@ class Bench:
         return time.time() - self.begun > self.a.minutes * 60
 
     def add(self, **sample):
+        sample['isa'] = self.a.isa
         self.samples.append(sample)
         with open(self.a.samples, 'a') as f:
             f.write(json.dumps(sample) + '\n')
@@ -316,7 +326,7 @@ def main():
                 b.round(r)
                 b.extras(r)
             b.epochs(r)
-            report.write(a, b.samples)
+            report.write(a, report.read(a.samples))
     print('%.1f minutes' % ((time.time() - b.begun) / 60))
     return 0
 

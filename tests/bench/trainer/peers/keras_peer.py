@@ -6,6 +6,7 @@ usage: keras_peer.py MODEL [--impl tfkeras|keras3] [--mirrored | --horovod] [--s
 --mirrored: MirroredStrategy on two logical CPUs. --horovod: a process of one thread among those that mpirun started, with its part of
 the batch."""
 import argparse
+import importlib.metadata
 import os
 import time
 
@@ -29,7 +30,8 @@ if a.impl == 'tfkeras':
     version = tf.__version__
 else:
     import keras
-    version = keras.__version__
+    backend = keras.backend.backend()
+    version = '%s on %s %s' % (keras.__version__, backend, importlib.metadata.version(backend))
 if a.mirrored:
     cpus = tf.config.list_physical_devices('CPU')
     tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch: a plain loop over tensors in memory.
 
-usage: torch_peer.py MODEL [--mode eager|cl|compile|ddp] [--steps N]
-cl: channels_last for images; ddp: two processes of one thread each over gloo."""
+usage: torch_peer.py MODEL [--mode eager|cl|compile|autotune|ddp] [--steps N]
+cl: channels_last for images; autotune: torch.compile with max-autotune; ddp: two processes of one thread each over gloo."""
 import argparse
 import os
 import subprocess
@@ -13,6 +13,7 @@ from specs import APPLICATIONS, BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, 
 
 BEGUN = float(os.environ.setdefault('BENCH_T0', str(time.time())))
 WORLD = 2
+COMPILED = {'compile': None, 'autotune': 'max-autotune'}  # torch.compile's mode
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -184,7 +185,7 @@ def build(name):
 
 def train(a):
     torch.manual_seed(0)
-    batch, warm = SPEC[a.model]['batch'], max(SPEC[a.model]['warm'], 2 if a.mode == 'compile' else 1)
+    batch, warm = SPEC[a.model]['batch'], max(SPEC[a.model]['warm'], 2 if a.mode in COMPILED else 1)
     steps, world, ddp = a.steps or SPEC[a.model]['steps'], 1, a.mode == 'ddp'
     if ddp:
         import torch.distributed as dist
@@ -202,7 +203,7 @@ def train(a):
     net = nn.parallel.DistributedDataParallel(m) if ddp else m
     opt = getattr(torch.optim, optimizer(a.model))(m.parameters(), LEARNING_RATE)
     objective = F.binary_cross_entropy_with_logits if a.model == 'unet' else F.cross_entropy
-    forward = torch.compile(net) if a.mode == 'compile' else net
+    forward = torch.compile(net, mode=COMPILED[a.mode]) if a.mode in COMPILED else net
     net.train()
     ends, value = [], 0.0
     for i in range(warm + steps):
