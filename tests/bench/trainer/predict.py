@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times predictions of pgfit beside Keras 2.15 and ONNX Runtime, in one interleaved run, and writes a table.
+"""Times predictions of pgfit beside Keras, ONNX Runtime and OpenVINO, in one interleaved run, and writes a table.
 
 usage: predict.py --tools DIR [--work DIR] [--rounds N] [--models NAME,...] [--report FILE] [--readme FILE]
 
 PG_KERAS2_PYTHON makes the models and is a peer; PG_TORCH_PYTHON (torch, torchvision, onnx) makes them as ONNX files, PG_ORT_PYTHON
-(onnxruntime) runs those. A row: the least time of some passes over all rows; of pgfit the difference between predicting all rows
+(onnxruntime) and PG_OPENVINO_PYTHON (openvino) run those. A row: the least time of some passes over all rows; of pgfit the difference between predicting all rows
 and a fourth of them, so that what comes before and behind is out. First: from the start of the process to the prediction of one row
 (of pgfit to the end of the process)."""
 import argparse
@@ -25,6 +25,8 @@ PEER = os.path.join(HERE, 'peers/predict_peer.py')
 TITLES = {'resnet50': 'ResNet-50 224×224', 'mobilenetv2': 'MobileNetV2 224×224', 'bertmini': 'BERT-mini, 128 tokens'}
 ROWS = {'resnet50': 64, 'mobilenetv2': 128, 'bertmini': 256}
 BATCHES = (1, 32)
+PEERS = {'keras': 'Keras', 'onnx': 'ONNX Runtime', 'openvino': 'OpenVINO'}
+ON_ONNX = {'onnx': 'PG_ORT_PYTHON', 'openvino': 'PG_OPENVINO_PYTHON'}
 MARKS = '<!-- speed of predictions: from here -->', '<!-- speed of predictions: to here -->'
 
 
@@ -83,38 +85,40 @@ def theirs(python, what, a, model, batch):
     found = [json.loads(x) for _, x in lines if x.startswith('{')]
     if rc or not found:
         sys.exit('%s, %s: %s' % (what, model, errors.strip()[-300:]))
-    return found[-1]['first'], found[-1]['row_ms']
+    return found[-1]['first'], found[-1]['row_ms'], found[-1]['ver']
 
 
 def main():
     a = arguments()
-    python = {v: os.environ.get(v) for v in ('PG_KERAS2_PYTHON', 'PG_TORCH_PYTHON', 'PG_ORT_PYTHON')}
+    python = {v: os.environ.get(v) for v in ('PG_KERAS2_PYTHON', 'PG_TORCH_PYTHON', *ON_ONNX.values())}
     if not python['PG_KERAS2_PYTHON']:
         sys.exit('PG_KERAS2_PYTHON makes the models, and is not set')
     make(a, python)
-    best, least, load = {}, {}, []
+    best, least, load, versions = {}, {}, [], []
     for _ in range(a.rounds):
         for model in a.models:
             for batch in BATCHES:
                 runs = {'pgfit': lambda: ours(a, model, batch, least.setdefault((model, batch), {})), 'keras': lambda: theirs(python['PG_KERAS2_PYTHON'], 'keras', a, model, batch)}
-                if python['PG_ORT_PYTHON'] and os.path.exists(os.path.join(a.work, model + '.onnx')):
-                    runs['onnx'] = lambda: theirs(python['PG_ORT_PYTHON'], 'onnx', a, model, batch)
+                for name, variable in ON_ONNX.items():
+                    if python[variable] and os.path.exists(os.path.join(a.work, model + '.onnx')):
+                        runs[name] = lambda name=name, variable=variable: theirs(python[variable], name, a, model, batch)
                 for name, run in runs.items():
                     load.append(os.getloadavg()[0])
-                    first, row = run()
+                    first, row, *version = run()
+                    versions += version
                     at = best.setdefault((model, batch, name), [first, row])
                     at[0], at[1] = (first, row) if name == 'pgfit' else (min(at[0], first), min(at[1], row))
                     print(model, batch, name, '%.3f s, %.3f ms' % (first, row), flush=True)
     rows = []
     for model in a.models:
         for batch in BATCHES:
-            p, k, o = (best.get((model, batch, n), (None, None)) for n in ('pgfit', 'keras', 'onnx'))
-            rows.append([TITLES[model], str(batch), *(report.number(x[1]) for x in (p, k, o)), report.ratio(k[1], p[1]), report.ratio(o[1], p[1]),
-                         ' / '.join(report.number(x[0]) for x in (p, k, o))])
-    table = report.table(['model', 'batch', 'pgfit, ms/row', 'Keras', 'ONNX Runtime', 'Keras / pgfit', 'ONNX / pgfit', 'first prediction, s'], rows)
-    text = ['# Predictions beside Keras and ONNX Runtime', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
-            'Least of %d rounds of one interleaved run, float32, 2.15.1 of Keras; the first prediction in the order pgfit / Keras / ONNX Runtime.'
-            % a.rounds, '', *table]
+            ours_, *others = (best.get((model, batch, n), (None, None)) for n in ('pgfit', *PEERS))
+            rows.append([TITLES[model], str(batch), *(report.number(x[1]) for x in (ours_, *others)), *(report.ratio(x[1], ours_[1]) for x in others),
+                         ' / '.join(report.number(x[0]) for x in (ours_, *others))])
+    table = report.table(['model', 'batch', 'pgfit, ms/row', *PEERS.values(), *(x + ' / pgfit' for x in PEERS.values()), 'first prediction, s'], rows)
+    text = ['# Predictions beside Keras, ONNX Runtime and OpenVINO', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
+            'Least of %d rounds of one interleaved run, float32; %s. The first prediction in the order of the columns.'
+            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table]
     with open(a.report, 'w') as f:
         f.write('\n'.join(text))
     if a.readme:

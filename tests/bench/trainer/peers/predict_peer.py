@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Predictions by Keras and ONNX Runtime, and the models for them.
+"""Predictions by Keras, ONNX Runtime and OpenVINO, and the models for them.
 
 usage: predict_peer.py make MODEL DIR          Keras: DIR/MODEL.keras, and rows DIR/MODEL.npz (all), DIR/MODEL-1.npz (one)
        predict_peer.py export MODEL DIR        PyTorch: DIR/MODEL.onnx, the same architecture, as torchvision has it
-       predict_peer.py keras|onnx MODEL DIR BATCH
+       predict_peer.py keras|onnx|openvino MODEL DIR BATCH
 
 The last prints a JSON line: seconds from the start of the process to the first prediction (of one row), and the least time for a
 row of all rows in batches."""
+import importlib.metadata
 import json
 import os
 import sys
@@ -64,6 +65,10 @@ def keras_predictor(model, folder):
     return lambda x, batch: m.predict(list(x.values()) if len(x) > 1 else x['x0'], batch_size=batch, verbose=0)
 
 
+def rows_for_onnx(model, x):
+    return x['x0'] if model == 'bertmini' else np.ascontiguousarray(x['x0'].transpose(0, 3, 1, 2))
+
+
 def onnx_predictor(model, folder):
     import onnxruntime
     options = onnxruntime.SessionOptions()
@@ -71,10 +76,27 @@ def onnx_predictor(model, folder):
     m = onnxruntime.InferenceSession(os.path.join(folder, model + '.onnx'), options, providers=['CPUExecutionProvider'])
 
     def predict(x, batch):
-        v = x['x0'] if model == 'bertmini' else np.ascontiguousarray(x['x0'].transpose(0, 3, 1, 2))
+        v = rows_for_onnx(model, x)
         begun = time.time()
         for i in range(0, len(v), batch):
             m.run(None, {'x': v[i:i + batch]})
+        return begun
+    return predict
+
+
+def openvino_predictor(model, folder):
+    """As many requests at once as it thinks best; in float32, which it would leave where the processor has bfloat16."""
+    import openvino
+    m = openvino.Core().compile_model(os.path.join(folder, model + '.onnx'), 'CPU',
+                                      {'PERFORMANCE_HINT': 'THROUGHPUT', 'INFERENCE_PRECISION_HINT': 'f32'})
+    queue = openvino.AsyncInferQueue(m)
+
+    def predict(x, batch):
+        v = rows_for_onnx(model, x)
+        begun = time.time()
+        for i in range(0, len(v), batch):
+            queue.start_async({'x': v[i:i + batch]})
+        queue.wait_all()
         return begun
     return predict
 
@@ -89,7 +111,8 @@ def measure(predictor, model, folder, batch):
         inside = predict(x, batch)  # what prepares rows for it does not count
         begun = inside if isinstance(inside, float) else begun
         best = min(best, (time.time() - begun) / ROWS[model])
-    print(json.dumps({'first': round(first, 3), 'row_ms': round(best * 1e3, 4)}))
+    package = {'keras': 'keras', 'onnx': 'onnxruntime', 'openvino': 'openvino'}[WHAT]
+    print(json.dumps({'ver': package + ' ' + importlib.metadata.version(package), 'first': round(first, 3), 'row_ms': round(best * 1e3, 4)}))
 
 
 if __name__ == '__main__':
@@ -99,4 +122,4 @@ if __name__ == '__main__':
     elif WHAT == 'export':
         export(MODEL, FOLDER)
     else:
-        measure({'keras': keras_predictor, 'onnx': onnx_predictor}[WHAT], MODEL, FOLDER, int(sys.argv[4]))
+        measure({'keras': keras_predictor, 'onnx': onnx_predictor, 'openvino': openvino_predictor}[WHAT], MODEL, FOLDER, int(sys.argv[4]))
