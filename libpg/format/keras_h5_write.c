@@ -288,7 +288,7 @@ pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
         st = pg__nomem(err);
         goto done;
     }
-    PG_TRY(pg__h5_out_new(&w.h5, w.n_wanted + 2 * plan->n_layers, err));
+    PG_TRY(pg__h5_out_new(&w.h5, err));
     PG_TRY(write_metadata(&w, err));
     PG_TRY(pg__h5_out_finish(w.h5, err));
     if (!plan->layout_only)

@@ -248,8 +248,7 @@ pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg__sink *s
         return pg__nomem(err);
     m->plan = plan;
     m->sink = sink;
-    PG_TRY(pg__h5_out_new(&m->h5, plan->n_items + 2 * plan->n_layers + pg_store_n_state(plan->src),
-                          err));
+    PG_TRY(pg__h5_out_new(&m->h5, err));
     PG_TRY(add_root(m, v, err));
     for (size_t i = 0; i < plan->n_layers; i++)
         PG_TRY(add_layer(m, v, &plan->layers[i], err));

@@ -183,7 +183,7 @@ static pg_status lay_out(tree *t, pg_err *err)
     pg_status st = PG_OK;
     const pg__manifest *m = t->m;
     PG_TRY(sort_datasets(t, err));
-    PG_TRY(pg__h5_out_new(&t->h5, m->n_objects + m->n_tensors, err));
+    PG_TRY(pg__h5_out_new(&t->h5, err));
     for (size_t i = 0; i < m->n_objects; i++) {
         const pg__shard_object *o = &m->objects[i];
         if (is_dataset(t, o->path) ||

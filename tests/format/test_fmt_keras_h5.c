@@ -186,7 +186,7 @@ static void tells_who_wrote_a_file(void **state)
 static pg__h5_out *fresh(void)
 {
     pg__h5_out *h = NULL;
-    assert_ok(pg__h5_out_new(&h, 10, NULL));
+    assert_ok(pg__h5_out_new(&h, NULL));
     return h;
 }
 

@@ -150,7 +150,7 @@ static const char *make_h5(const char *name, const char *const *groups, size_t n
     pg__sink *sink = NULL;
     const char *path = v3_tmp(name);
     const pg__sink_opts opts = {.force = 1, .no_sync = 1};
-    assert_ok(pg__h5_out_new(&h, n + n_groups, NULL));
+    assert_ok(pg__h5_out_new(&h, NULL));
     for (size_t i = 0; i < n_groups; i++)
         assert_ok(pg__h5_out_group(h, groups[i], NULL));
     for (size_t i = 0; i < n; i++) {

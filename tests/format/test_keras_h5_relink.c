@@ -48,7 +48,7 @@ static pg__h5_out *begin_wrapper(const char *const *names, size_t n)
     pg__h5_out *h = NULL;
     char path[128];
     size_t id;
-    assert_ok(pg__h5_out_new(&h, n, NULL));
+    assert_ok(pg__h5_out_new(&h, NULL));
     assert_ok(pg__h5_out_names(h, "", "layer_names", layers, 2, PG_H5_STR_FIXED, NULL));
     assert_ok(pg__h5_out_group(h, "in", NULL));
     assert_ok(pg__h5_out_names(h, "in", "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));

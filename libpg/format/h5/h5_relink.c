@@ -23,8 +23,8 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/h5/h5_lib.h"
 #include "format/h5/h5_session.h"
-#include "format/h5/h5_writer_impl.h"
 
 enum { VERSION = 8, OFF_SIZE = 13, LEN_SIZE = 14 }; /* bytes of the superblock */
 
@@ -82,7 +82,7 @@ static pg_status open_over(pg__h5_out *h, pg_err *err)
     if (h->file >= 0)
         h->root = H5Gcreate_anon(h->file, h->gcpl, H5P_DEFAULT);
     if (h->root < 0 || H5Oincr_refcount(h->root) < 0 || h->mem.failed)
-        st = pg__h5_out_fail(h, "", "begin a new root group", err);
+        st = pg__h5_lib_fail(h, "", "begin a new root group", err);
     pg__h5_leave();
     return st;
 }
@@ -112,9 +112,9 @@ pg_status pg__h5_out_link(pg__h5_out *h, const char *path, const char *from, pg_
     if (st != PG_OK)
         return st;
     pg__h5_enter();
-    const hid_t to = pg__h5_out_locate(h, &name);
+    const hid_t to = pg__h5_lib_locate(h, &name);
     if (H5Lcreate_hard(h->file, from, to, name, h->lcpl, H5P_DEFAULT) < 0 || h->mem.failed)
-        st = pg__h5_out_fail(h, path, "link it", err);
+        st = pg__h5_lib_fail(h, path, "link it", err);
     pg__h5_leave();
     return st;
 }
@@ -148,7 +148,7 @@ pg_status pg__h5_out_relinked(pg__relinked *out, pg__h5_out *h, pg_err *err)
     H5O_info_t root = {0};
     pg__h5_enter();
     if (H5Oget_info2(h->root, &root, H5O_INFO_BASIC) < 0)
-        st = pg__h5_out_fail(h, "", "find the new root group", err);
+        st = pg__h5_lib_fail(h, "", "find the new root group", err);
     pg__h5_leave();
     if (st != PG_OK)
         return st;

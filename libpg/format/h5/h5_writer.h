@@ -1,9 +1,8 @@
-/* h5_writer.h - new HDF5 files, laid out by libhdf5, as Keras writes them: superblock 0, old
- * groups, contiguous datasets, no filters, no times.
+/* h5_writer.h - new HDF5 files as Keras writes them: superblock 0, old groups, contiguous datasets,
+ * no filters, no times.
  *
- * libhdf5 works on our memory (a file driver that keeps what it writes), so its failures never
- * reach a disk. It allocates datasets but never writes them; after pg__h5_out_finish() the caller
- * copies their bytes into the extents.
+ * Everything but the datasets' bytes is collected in memory, so failures never reach a disk; after
+ * pg__h5_out_finish() the caller copies the bytes into the extents.
  *
  *     new -> group/attr/dataset... -> finish -> n_bytes, extents -> flush(sink, base) -> free
  */
@@ -15,8 +14,7 @@
 
 typedef struct pg__h5_out pg__h5_out;
 
-/* n_objects: roughly how many groups and datasets will follow; sizes the metadata blocks. */
-pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err);
+pg_status pg__h5_out_new(pg__h5_out **out, pg_err *err);
 void pg__h5_out_free(pg__h5_out *h); /* NULL is allowed; may be called at any time */
 
 /* Creates a group and its missing parents; an existing group is fine. "" is the root. */
@@ -35,7 +33,7 @@ pg_status pg__h5_out_names(pg__h5_out *h, const char *path, const char *attr,
 pg_status pg__h5_out_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype *type,
                              uint32_t rank, const uint64_t *dims, size_t *id, pg_err *err);
 
-/* Finishes libhdf5's work. Afterwards the image's size and each dataset's offset are known. */
+/* Gives everything its place. Afterwards the image's size and each dataset's offset are known. */
 pg_status pg__h5_out_finish(pg__h5_out *h, pg_err *err);
 uint64_t pg__h5_out_bytes(const pg__h5_out *h);
 uint64_t pg__h5_out_offset(const pg__h5_out *h, size_t id); /* from the start of the image */

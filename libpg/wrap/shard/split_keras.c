@@ -104,7 +104,7 @@ static pg_status write_shard(keras *k, size_t shard, pg_err *err)
     const size_t n = pg__filling_count(&k->f, s->n, shard);
     uint32_t crc = 0;
     k->shard = shard;
-    PG_TRY(pg__h5_out_new(&k->h5, n + (shard ? n : pg__h5_n(s->tree)), err));
+    PG_TRY(pg__h5_out_new(&k->h5, err));
     PG_TRY(lay_out(k, k->h5, shard, err));
     s->rep.n_bytes += pg__h5_out_bytes(k->h5);
     if (s->o->write.dry_run)

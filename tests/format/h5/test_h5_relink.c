@@ -22,7 +22,7 @@ static pg__io *make_old(void)
     const pg__sink_opts opts = {.force = 1, .no_sync = 1};
     const pg__h5_attr text = {
         .name = "text", .type = {.cls = PG_H5_STR_VLEN}, .n_elems = 1, .strs = strs};
-    assert_ok(pg__h5_out_new(&h, 4, NULL));
+    assert_ok(pg__h5_out_new(&h, NULL));
     assert_ok(pg__h5_out_dataset(h, "old/g/w", &f32, 2, (uint64_t[]){2, 3}, &id, NULL));
     assert_ok(pg__h5_out_attr(h, "", &text, NULL));
     assert_ok(pg__h5_out_attr(h, "old", &text, NULL));
