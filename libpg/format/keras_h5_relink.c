@@ -3,8 +3,8 @@
  *
  * Both ways give every reader the same layers, names and values. A fresh file is compact: the rule
  * for new files. Relinking leaves the tensors where they are and only adds a tree (h5_relink.c):
- * 20,000 small tensors take a third of the time, filtered ones are not encoded again, and on a file
- * system that shares blocks nothing is copied. In place it is the only way. Data that nothing
+ * filtered tensors are not decoded, and on a file system that shares blocks nothing is copied. In
+ * place it is the only way. Data that nothing
  * points to any more (such as an old description with its Python bytecode) stays there as it was;
  * in a copy it becomes zeros (relinked.c), so that it costs no more than space. */
 #include "format/keras_h5_relink.h"
@@ -19,7 +19,6 @@
 #include "format/h5/h5.h"
 #include "format/keras_h5_keep.h"
 
-#define MANY_TENSORS  2000u  /* from here on, creating datasets takes noticeable time */
 #define DROPPED_SHARE 20u    /* at most one in so many bytes may remain as waste, */
 #define DROPPED_BYTES 16384u /* ... not counting these */
 
@@ -98,8 +97,7 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
         PG_FAIL(PG_E_UNSUPPORTED, "a tensor has attributes, which a new file does not get");
     if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE + DROPPED_BYTES)
         PG_FAIL(PG_E_UNSUPPORTED, "the space of the removed data would stay in the file");
-    if (when == PG_RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
-        !pg__sink_clones(sink, src->io))
+    if (when == PG_RELINK_IF_CHEAPER && !u.filtered && !pg__sink_clones(sink, src->io))
         PG_FAIL(PG_E_UNSUPPORTED, "a fresh file costs no more");
 done:
     return st;

@@ -51,11 +51,12 @@ typedef struct key {
     unsigned char head[KEY_HEAD];
     const char *name;
     size_t n;
+    uint32_t near; /* found by find(): the node that agrees with it for longest; or NO_NODE */
 } key;
 
 static key key_of(uint32_t parent, int is_attr, const char *name, size_t n)
 {
-    key k = {.name = name, .n = n};
+    key k = {.name = name, .n = n, .near = NO_NODE};
     pg__put_le(k.head, parent, 4);
     k.head[4] = is_attr != 0;
     return k;
@@ -103,25 +104,25 @@ static int differ(const key *a, const key *b, size_t *byte)
     return i < n;
 }
 
-static uint32_t find(const pg__h5_tree *t, const key *k)
+static uint32_t find(const pg__h5_tree *t, key *k)
 {
     size_t byte;
     if (t->top == NO_NODE)
         return NO_NODE;
-    const uint32_t near = nearest(t, k);
-    const key other = key_at(t, near);
-    return differ(k, &other, &byte) ? NO_NODE : near;
+    k->near = nearest(t, k);
+    const key other = key_at(t, k->near);
+    return differ(k, &other, &byte) ? NO_NODE : k->near;
 }
 
 /* Node `node` has the key k, which find() did not find. */
 static void put(pg__h5_tree *t, uint32_t node, const key *k)
 {
-    if (t->top == NO_NODE) {
+    if (k->near == NO_NODE) {
         t->top = node << 1;
         return;
     }
     pg__h5_node *o = &t->nodes[node];
-    const key other = key_at(t, nearest(t, k));
+    const key other = key_at(t, k->near);
     (void)differ(k, &other, &o->byte);
     unsigned bit = byte_of(k, o->byte) ^ byte_of(&other, o->byte);
     while (bit & (bit - 1))
@@ -215,7 +216,7 @@ static pg_status follow(uint32_t *out, pg__h5_tree *t, const way *w, size_t n, p
     uint32_t at = 0;
     for (const char *p = w->path, *end = p + n; p < end; p += strspn(p, "/")) {
         const size_t len = strcspn(p, "/");
-        const key k = key_of(at, 0, p, len);
+        key k = key_of(at, 0, p, len);
         if (t->nodes[at].kind != PG_H5_N_GROUP)
             return refuse(w->path, w->what, "not a group", err);
         const uint32_t next = find(t, &k);
@@ -298,7 +299,7 @@ pg_status pg__h5_tree_dataset(pg__h5_tree *t, const char *path, const pg__h5_dty
     if (end == 0)
         return refuse(path, w.what, "no name", err);
     PG_TRY(follow(&group, t, &w, from, err));
-    const key k = key_of(group, 0, path + from, end - from);
+    key k = key_of(group, 0, path + from, end - from);
     if (t->nodes[group].kind != PG_H5_N_GROUP)
         return refuse(path, w.what, "not a group", err);
     if (find(t, &k) != NO_NODE)
@@ -432,7 +433,7 @@ pg_status pg__h5_tree_attr(pg__h5_tree *t, const char *path, const pg__h5_attr *
     unsigned char *p;
     (void)snprintf(what, sizeof what, "write attribute %s", PG_SHOW(a->name));
     PG_TRY(follow(&object, t, &w, strlen(path), err));
-    const key k = key_of(object, 1, a->name, strlen(a->name));
+    key k = key_of(object, 1, a->name, strlen(a->name));
     if (find(t, &k) != NO_NODE)
         return refuse(path, what, "attribute already exists", err);
     if (t->nodes[object].n_attrs >= MOST_ATTRS)
