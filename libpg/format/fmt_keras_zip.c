@@ -272,8 +272,7 @@ static pg_status write_weights(pg__zip_out *zip, pg__sink *sink, const pg__plan 
         PG_TRY(pg__sink_reserve(sink, n + HDF5_ALIGN, err));
     PG_TRY(pg__zip_out_begin(zip, WEIGHTS, n, HDF5_ALIGN, &off, err));
     PG_TRY(pg__v3_image_write(m, sink, off, err));
-    /* libhdf5 lays out the image, and copies inside the kernel fill it, so no code has seen its
-     * bytes in order before. */
+    /* Copies inside the kernel fill the image, so no code has seen its bytes before. */
     PG_TRY(pg__crc_written(&crc, sink, off, n, err));
     PG_TRY(pg__zip_out_end(zip, crc, err));
 done:

@@ -2,8 +2,9 @@
  * it.
  *
  * Names, order and types come from the plan and the source's tensors, everything else from
- * keras_h5_keep.c. libhdf5 lays out the file; then the metadata and, range by range, the tensors go
- * to the sink. HDF5 decides the order of links: old groups always sort them by name. */
+ * keras_h5_keep.c. Once all is known, the file is laid out; then the metadata and, range by range,
+ * the tensors go to the sink. HDF5 decides the order of links: old groups always sort them by
+ * name. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -14,8 +15,9 @@
 #include "format/keras_h5_keep.h"
 #include "format/keras_h5_relink.h"
 
-/* The longest list that one attribute of an object header can hold, for names like weight_names. */
-#define WHOLE_LIST_BYTES 65479u
+/* The longest list that one attribute of an object header can hold, for names like weight_names. Up
+ * to 7 bytes more, libhdf5 takes it and writes a header whose size has overflowed. */
+#define WHOLE_LIST_BYTES 65472u
 
 typedef struct writing {
     pg__h5_out *h5;

@@ -42,13 +42,13 @@ typedef struct oracle {
     hid_t file, lcpl, gcpl, dcpl;
 } oracle;
 
-static hid_t in_memory(const void *image, size_t n)
+static hid_t in_memory(const void *p, size_t n)
 {
     const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_core(fapl, 1 << 16, 0);
     H5Pset_libver_bounds(fapl, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST);
-    if (image)
-        require(H5Pset_file_image(fapl, (void *)(uintptr_t)image, n) >= 0);
+    if (p)
+        require(H5Pset_file_image(fapl, (void *)(uintptr_t)p, n) >= 0);
     return fapl;
 }
 

@@ -20,9 +20,8 @@ enum { SPACE = 1, TYPE = 3, FILL = 5, LAYOUT = 8, ATTRIBUTE = 12 }; /* messages 
 #define NO_NODE    UINT32_MAX
 #define MOST_NODES (UINT32_MAX / 2) /* the index uses one bit */
 #define MOST_ATTRS 65000u           /* a header counts its messages in two bytes */
-#define HEAP_BYTES 4096u            /* at least, of a global heap collection */
+#define HEAP_BYTES 4096u            /* of a global heap collection; more for a longer string */
 #define HEAP_HEAD  16u              /* of a collection, and of each object in it */
-#define MOST_HEAP  65535u           /* objects of a collection */
 
 static pg_status refuse(const char *path, const char *what, const char *why, pg_err *err)
 {
@@ -349,7 +348,7 @@ static pg_status add_string(pg__h5_tree *t, unsigned char *ref, const char *s, s
     const size_t need = HEAP_HEAD + pg__h5_pad8(n);
     if (n > UINT32_MAX)
         return pg_fail(err, PG_E_LIMIT, "a string of %zu bytes", n);
-    if (!t->heaps.n || need > t->heaps.n - t->heap - t->heap_used || t->n_in_heap == MOST_HEAP) {
+    if (!t->heaps.n || need > t->heaps.n - t->heap - t->heap_used) {
         const pg_status st = new_heap(t, need, err);
         if (st != PG_OK)
             return st;
