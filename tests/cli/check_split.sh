@@ -9,9 +9,11 @@ for format in npz safetensors; do
 done
 pgsplit -q --format keras "$TESTDATA/files/keras-2.15.0-native/cnn4/template.weights.h5" keras
 pgcheck --model "$TESTDATA/files/keras-2.15.0-native/cnn4/template.json" keras
-for file in npy/dense_1/bias.npy npz/model-00001-of-00003.npz safetensors/model-00003-of-00003.safetensors keras/model_00000.weights.h5; do
+for file in npy/dense_1/bias.npy npz/model-00001-of-00003.npz safetensors/model-00003-of-00003.safetensors; do
     printf x | dd of=$file bs=1 seek=$(($(stat -c %s $file) * 8 / 10)) conv=notrunc 2>/dev/null
 done
+file=keras/model_00000.weights.h5 # ends with a tensor
+printf x | dd of=$file bs=1 seek=$(($(stat -c %s $file) - 9)) conv=notrunc 2>/dev/null
 sed -i '/dense_2/d' npy/SHA256SUMS
 for folder in npy npz safetensors keras; do
     pgcheck $folder | grep -A1 checksums || true
