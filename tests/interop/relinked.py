@@ -2,12 +2,12 @@
 """usage: relinked.py --tools DIR --testdata DIR
 
 Files that are made of new links to the tensors of another one, or of themselves: `--in-place`, and copies of sources with
-compressed or very many tensors. Needs PG_JUDGE_PYTHON (h5py, numpy) and skips (77) without it. run.py loads such files in Keras; here:
+compressed tensors. Needs PG_JUDGE_PYTHON (h5py, numpy) and skips (77) without it. run.py loads such files in Keras; here:
 
 1. A copy holds nothing of its source that nothing leads to, or that a new file does not get. Texts are planted by h5py in each
    place where an HDF5 file keeps something, and taken away again; no fifteen bytes of them are found in the copy.
 2. Such a file is a file like any other to h5py and to the HDF Group's tools: it is changed, grown, repacked, and all of our tools
-   go on with the result."""
+   go on with the result. So is a file that is written afresh, of few tensors or of thousands, and it shows what libhdf5 would."""
 import argparse
 import os
 import pathlib
@@ -233,7 +233,7 @@ class Copies:
                 self.copy(f'{tool[0]} {kind}, {name}', tool, place, want, text, must)
 
     def many(self):
-        """Relinked for the number of its tensors."""
+        """Thousands of tensors, one of them compressed."""
         source = self.work / 'many.h5'
         names = [f'd{i}/kernel:0' for i in range(2001)]
         with h5py.File(source, 'w', libver='earliest') as f:
@@ -244,7 +244,7 @@ class Copies:
             g.attrs['weight_names'] = [n.encode() for n in names]
             text = ''.join(self.dice.choices('abcdefghijklmnopqrstuvwxyz', k=500))
             for i, n in enumerate(names):
-                g.create_dataset(n, data=np.full((2, 2), i, 'f4'))
+                g.create_dataset(n, data=np.full((2, 2), i, 'f4'), **({'chunks': (1, 2), 'compression': 1} if i == 5 else {}))
                 if i % 200 == 7:
                     g[n].parent.create_group('y' + text)
                     f.create_dataset(f'old{i}', data=np.frombuffer(text.encode(), 'u1'))
@@ -258,6 +258,18 @@ class Copies:
             del f.attrs['old']
         want = [(n.split('/')[0], n, '<f4', np.full(4, i, 'f4').tobytes()) for i, n in enumerate(names)]
         self.copy('many tensors', ['pgunwrap'], source, want, text, True)
+
+
+def make_layers(path, n):
+    """Weights of n layers, a group and two tensors each."""
+    with h5py.File(path, 'w', libver='earliest') as f:
+        f.attrs['layer_names'] = [f'd{i}'.encode() for i in range(n)]
+        f.attrs['backend'], f.attrs['keras_version'] = b'tensorflow', b'2.2.4'
+        for i in range(n):
+            g = f.create_group(f'd{i}')
+            g.attrs['weight_names'] = [f'd{i}/kernel:0'.encode(), f'd{i}/bias:0'.encode()]
+            g[f'd{i}/kernel:0'] = np.full((2, 3), i, 'f4')
+            g[f'd{i}/bias:0'] = np.full(3, -i, 'f4')
 
 
 def g_of(f, name):
@@ -361,6 +373,43 @@ class Life:
             self.need('relinked copy', not same_places(source, copy) and 'was written afresh: nothing is proven')
             self.lead('relinked copy', copy)
             self.tool('relinked copy', 'pgdiff', copy, os.path.join(data, PLAIN % 'weights'))
+        self.afresh()
+
+    def afresh(self):
+        """Files of our own writer. A list of names is of fixed width in the first two, of variable length in the others."""
+        weights, new = os.path.join(self.box.data, PLAIN % 'weights'), self.work / 'new.h5'
+        many, st = self.work / 'layers.h5', self.work / 'new.safetensors'
+        make_layers(many, 700)
+        for what, tool, source in (('weights', ['pgunwrap'], os.path.join(self.box.data, WRAPPER % 'weights')),
+                                   ('model', ['pgunwrap'], os.path.join(self.box.data, WRAPPER % 'model')),
+                                   ('weights', ['pgconvert'], weights), ('many layers', ['pgconvert'], many)):
+            name = f'afresh, {what} by {tool[0]}'
+            if tool[0] == 'pgconvert':
+                if not self.tool(name, 'pgconvert', '--force', '--no-sync', source, st):
+                    continue
+                source = st
+            if not self.tool(name, *tool, '--force', '--no-sync', source, new):
+                continue
+            self.need(name, tool[0] == 'pgunwrap' and same_places(source, new) and 'was relinked: nothing is proven')
+            self.same_to_others(name, new)
+            self.lead(name, new)
+
+    def same_to_others(self, what, path):
+        """libhdf5 copies the objects one by one into a file of its own: what is listed of both is equal but for places."""
+        copy = self.work / 'by_libhdf5.h5'
+        with h5py.File(path, 'r') as f, h5py.File(copy, 'w', libver='earliest') as g:
+            for name in f:
+                f.copy(name, g)
+            for name, value in f.attrs.items():
+                g.attrs.create(name, value, dtype=f.attrs.get_id(name).dtype)
+        for command in ('h5dump', '-H'), ('h5ls', '-r', '-v'):
+            if not shutil.which(command[0]):
+                continue
+            texts = [subprocess.run([*command, p], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+                     for p in (path, copy)]
+            a, b = ([line for line in t.splitlines()[1:] if 'Location:' not in line and 'Modified:' not in line] for t in texts)
+            self.need(f'{what}: {command[0]}', a != b and 'differs from ' + str(copy))
+        copy.unlink()
 
 
 def main():
