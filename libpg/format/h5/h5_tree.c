@@ -19,6 +19,7 @@ enum { SPACE = 1, TYPE = 3, FILL = 5, LAYOUT = 8, ATTRIBUTE = 12 }; /* messages 
 
 #define NO_NODE    UINT32_MAX
 #define MOST_NODES (UINT32_MAX / 2) /* the index uses one bit */
+#define MOST_NAME  (UINT32_MAX / 2) /* bytes */
 #define MOST_ATTRS 65000u           /* a header counts its messages in two bytes */
 #define HEAP_BYTES 4096u            /* of a global heap collection; more for a longer string */
 #define HEAP_HEAD  16u              /* of a collection, and of each object in it */
@@ -86,26 +87,26 @@ static uint32_t nearest(const pg__h5_tree *t, const key *k)
 {
     uint32_t at = t->top;
     while (at & 1) {
-        const pg__h5_node *b = &t->nodes[at >> 1];
-        at = b->branch[side(k, b->byte, b->mask)];
+        const pg__h5_branch *b = &t->branches[at >> 1];
+        at = b->to[side(k, b->byte, b->mask)];
     }
     return at >> 1;
 }
 
 /* The byte in which two keys differ first; 0 if they are equal. */
-static int differ(const key *a, const key *b, size_t *byte)
+static int differ(const key *a, const key *b, uint32_t *byte)
 {
     const size_t n = KEY_HEAD + (a->n > b->n ? a->n : b->n);
     size_t i = 0;
     while (i < n && byte_of(a, i) == byte_of(b, i))
         i++;
-    *byte = i;
+    *byte = (uint32_t)i;
     return i < n;
 }
 
 static uint32_t find(const pg__h5_tree *t, key *k)
 {
-    size_t byte;
+    uint32_t byte;
     if (t->top == NO_NODE)
         return NO_NODE;
     k->near = nearest(t, k);
@@ -120,7 +121,7 @@ static void put(pg__h5_tree *t, uint32_t node, const key *k)
         t->top = node << 1;
         return;
     }
-    pg__h5_node *o = &t->nodes[node];
+    pg__h5_branch *o = &t->branches[node];
     const key other = key_at(t, k->near);
     (void)differ(k, &other, &o->byte);
     unsigned bit = byte_of(k, o->byte) ^ byte_of(&other, o->byte);
@@ -129,14 +130,14 @@ static void put(pg__h5_tree *t, uint32_t node, const key *k)
     o->mask = (unsigned char)~bit;
     uint32_t *from = &t->top;
     while (*from & 1) {
-        pg__h5_node *b = &t->nodes[*from >> 1];
+        pg__h5_branch *b = &t->branches[*from >> 1];
         if (b->byte > o->byte || (b->byte == o->byte && b->mask > o->mask))
             break;
-        from = &b->branch[side(k, b->byte, b->mask)];
+        from = &b->to[side(k, b->byte, b->mask)];
     }
     const unsigned mine = side(k, o->byte, o->mask);
-    o->branch[mine] = node << 1;
-    o->branch[!mine] = *from;
+    o->to[mine] = node << 1;
+    o->to[!mine] = *from;
     *from = node << 1 | 1;
 }
 
@@ -145,9 +146,10 @@ static pg_status add_node(uint32_t *out, pg__h5_tree *t, pg__h5_node_kind kind, 
 {
     unsigned char *name;
     pg_status st = PG_OK;
-    if (t->n_nodes >= MOST_NODES)
-        return pg_fail(err, PG_E_LIMIT, "more objects than a file may have");
-    if (pg__mem_grow(&t->nodes, &t->cap_nodes, t->n_nodes + 1, sizeof *t->nodes))
+    if (t->n_nodes >= MOST_NODES || k->n > MOST_NAME)
+        return pg_fail(err, PG_E_LIMIT, "more objects, or a longer name, than a file may have");
+    if (pg__mem_grow(&t->nodes, &t->cap_nodes, t->n_nodes + 1, sizeof *t->nodes) ||
+        pg__mem_grow(&t->branches, &t->cap_branches, t->n_nodes + 1, sizeof *t->branches))
         return pg__nomem(err);
     const uint32_t node = (uint32_t)t->n_nodes;
     t->nodes[node] =
@@ -183,6 +185,7 @@ void pg__h5_tree_free(pg__h5_tree *t)
     if (!t)
         return;
     pg__mem_free(t->nodes);
+    pg__mem_free(t->branches);
     pg__mem_free(t->names.p);
     pg__mem_free(t->text.p);
     pg__mem_free(t->heaps.p);

@@ -25,11 +25,14 @@ typedef struct pg__h5_node {
     uint32_t first_kid, n_kids; /* of a group: in tree.kids, sorted by name */
     uint64_t at;                /* of its header */
     uint64_t heap_at;           /* of its name, in the names of its group */
-    /* A branch of the index over all names: where two of them first differ (h5_tree.c). */
-    uint32_t branch[2];
-    size_t byte;
-    unsigned char mask;
 } pg__h5_node;
+
+/* A branch of the index over all names: where two of them first differ (h5_tree.c). */
+typedef struct pg__h5_branch {
+    uint32_t to[2];
+    uint32_t byte;
+    unsigned char mask;
+} pg__h5_branch;
 
 typedef struct pg__h5_kid {
     const char *name;
@@ -50,6 +53,8 @@ typedef struct pg__h5_bytes {
 struct pg__h5_tree {
     pg__h5_node *nodes;
     size_t n_nodes, cap_nodes;
+    pg__h5_branch *branches; /* by node; few bytes each, since every name leads through many */
+    size_t cap_branches;
     uint32_t top;       /* of the index */
     pg__h5_bytes names; /* each ends with a NUL */
     pg__h5_bytes text;  /* messages; where they name an address, it is filled in when written */
