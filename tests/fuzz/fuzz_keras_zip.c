@@ -9,8 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Copies are laid out by libhdf5, which takes most of the time: while there are mutants, one time
- * in eight. The bytes decide, so that a find is found again. */
+/* Laying out copies takes time: while there are mutants, one time in eight. The bytes decide, so that
+ * a find is found again. */
 #define ONE_IN 8
 
 static void lay_out(pg_store *s)

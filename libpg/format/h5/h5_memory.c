@@ -1,4 +1,4 @@
-/* h5_memory.c - the file driver behind h5_writer.c.
+/* h5_memory.c - the file driver behind h5_lib.c.
  *
  * libhdf5's own drivers do not suffice: sec2 writes to the disk itself, and a failed write ends in
  * a crash inside libhdf5; core keeps the whole file in one piece, including tensors. This driver
