@@ -546,34 +546,45 @@ static void writes_other_sources_as_keras_2_15_does(void **state)
     pg_store_close(s);
 }
 
+/* Two layers with names of n bytes, saved by a Keras of this version and copied: is the list of
+ * layers whole? */
+static int stays_whole(size_t n, const char *version)
+{
+    char long_name[2][33000] = {0};
+    pg_store *s = NULL;
+    pg__h5_out *h = fresh();
+    for (int i = 0; i < 2; i++)
+        memset(long_name[i], 'a' + i, n);
+    if (version)
+        text(h, "", "keras_version", version, 0);
+    const char *const both[] = {long_name[0], long_name[1]};
+    if (n > 32736)
+        assert_ok(pg__h5_out_names(h, "", "layer_names", both, 2, PG_H5_STR_FIXED, NULL));
+    else
+        LIST(h, "", "layer_names", long_name[0], long_name[1]);
+    for (int k = 0; k < 2; k++) {
+        assert_ok(pg__h5_out_group(h, long_name[k], NULL));
+        assert_ok(
+            pg__h5_out_names(h, long_name[k], "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));
+    }
+    finish(h);
+    assert_ok(pg_store_open(&s, made, NULL, NULL));
+    pg_store *out = save_as(s, 1, 1);
+    const int whole = pg__h5_attr_find(pg__keras_h5_of(out)->h5, 0, "layer_names") != NULL;
+    pg_store_close(out);
+    pg_store_close(s);
+    return whole;
+}
+
 static void cuts_no_list_for_a_keras_that_cannot_read_it(void **state)
 {
     (void)state;
-    static const char *const versions[] = {NULL, "2.1.4", "2.1.5", "2.15.0"};
-    char long_name[2][33000];
-    for (int i = 0; i < 2; i++) {
-        memset(long_name[i], 'a' + i, sizeof long_name[i]);
-        long_name[i][32500] = 0;
-    }
-    for (size_t i = 0; i < 4; i++) {
-        pg__h5_out *h = fresh();
-        if (versions[i])
-            text(h, "", "keras_version", versions[i], 0);
-        LIST(h, "", "layer_names", long_name[0], long_name[1]);
-        for (int k = 0; k < 2; k++) {
-            assert_ok(pg__h5_out_group(h, long_name[k], NULL));
-            assert_ok(
-                pg__h5_out_names(h, long_name[k], "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));
-        }
-        finish(h);
-        pg_store *s = NULL;
-        assert_ok(pg_store_open(&s, made, NULL, NULL));
-        pg_store *out = save_as(s, 1, 1);
-        const int whole = pg__h5_attr_find(pg__keras_h5_of(out)->h5, 0, "layer_names") != NULL;
-        assert_int_equal(whole, i < 2);
-        pg_store_close(out);
-        pg_store_close(s);
-    }
+    assert_true(stays_whole(32500, NULL));
+    assert_true(stays_whole(32500, "2.1.4"));
+    assert_false(stays_whole(32500, "2.1.5"));
+    assert_false(stays_whole(32500, "2.15.0"));
+    assert_true(stays_whole(32736, NULL));  /* a header message to its last byte */
+    assert_false(stays_whole(32737, NULL)); /* libhdf5 would take two bytes too many */
 }
 
 static void joins_a_list_of_many_parts_in_order(void **state)
