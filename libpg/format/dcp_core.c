@@ -132,7 +132,7 @@ pg_status pg__dcp_core_of(pg__dcp_core *out, const char *path, const char *rules
             pg_err_hint(err,
                         "%sas-saved, unstack, experts=sequential, experts=grouped, spec=local or "
                         "spec=te",
-                        c.is_core ? "" : "no --rules; Megatron-Core's checkpoints have ");
+                        c.is_core ? "" : "leave it out; Megatron-Core's checkpoints have ");
             return PG_E_ARG;
         }
         rules += n + (rules[n] == ',');

@@ -51,7 +51,7 @@ PLACES = {
 WORDS = {
     '(download or|if you trust the file,|save it|convert it to safetensors|wait for it|copy these files) .*|copy these files again':
         'for people: the file comes from elsewhere',
-    '--rules (ranks=N|megatron-lm-0,heads=N)|megatron-core, megatron-lm-3, .*|as-saved, unstack, .*|give one of them: .*/iter_.*': 'only the user knows',
+    '--rules (ranks=N|megatron-lm-0,heads=N)|megatron-core, megatron-lm-3, .*|(leave it out; .*)?as-saved, unstack, .*|give one of them: .*/iter_.*': 'only the user knows',
     'compare with a full model .*|a (name that ends in|model\'s JSON|\\.weights\\.h5 does not store) .*': 'says what to give, not how',
     'in Python[:,] .*|python (-m )?\\S*(zero_to_fp32|torch\\.distributed).*': 'needs another program',
     'name the files (of all|as) .*|load it in the job that wrote it .*': 'for people: files that lost their names, or say too little',

@@ -144,7 +144,7 @@ static void put(pg__h5_tree *t, uint32_t node, const key *k)
 static pg_status add_node(uint32_t *out, pg__h5_tree *t, pg__h5_node_kind kind, const key *k,
                           pg_err *err)
 {
-    unsigned char *name;
+    unsigned char *name = NULL;
     pg_status st = PG_OK;
     if (t->n_nodes >= MOST_NODES || k->n > MOST_NAME)
         return pg_fail(err, PG_E_LIMIT, "more objects, or a longer name, than a file may have");
@@ -260,7 +260,7 @@ static pg_status encode_dataset(pg__h5_tree *t, pg__h5_node *o, const pg__h5_dty
 {
     enum { CONSTANT = 1, FILL_BYTES = 8, LAYOUT_BYTES = 24 };
     static const unsigned char fill[4] = {2, 1, 1, 1}; /* version; early; never; it has one */
-    unsigned char space[PG_H5_SPACE_BYTES] = {0}, kind[PG_H5_TYPE_BYTES] = {0}, *p;
+    unsigned char space[PG_H5_SPACE_BYTES] = {0}, kind[PG_H5_TYPE_BYTES] = {0}, *p = NULL;
     const size_t n_space = pg__h5_pad8(pg__h5_encode_space(space, rank, dims));
     const size_t n_type = pg__h5_pad8(pg__h5_encode_type(kind, type));
     o->text = t->text.n;
@@ -322,7 +322,7 @@ done:
 /* Begins a global heap collection with room for an object of n bytes. */
 static pg_status new_heap(pg__h5_tree *t, size_t n, pg_err *err)
 {
-    unsigned char *p;
+    unsigned char *p = NULL;
     const size_t least = HEAP_HEAD + n, size = least < HEAP_BYTES ? HEAP_BYTES : least;
     const pg_status st = add_zeros(&t->heaps, size, &p, err);
     if (st != PG_OK)
@@ -432,7 +432,7 @@ pg_status pg__h5_tree_attr(pg__h5_tree *t, const char *path, const pg__h5_attr *
     const way w = {path, what, 0};
     attr_parts parts = {0};
     uint32_t object, attr;
-    unsigned char *p;
+    unsigned char *p = NULL;
     (void)snprintf(what, sizeof what, "write attribute %s", PG_SHOW(a->name));
     PG_TRY(follow(&object, t, &w, strlen(path), err));
     key k = key_of(object, 1, a->name, strlen(a->name));

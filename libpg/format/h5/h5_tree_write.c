@@ -187,7 +187,7 @@ static pg_status put(out *o, const unsigned char *p, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
     while (n) {
-        unsigned char *to;
+        unsigned char *to = NULL;
         const size_t k = n < PG_COPY_BYTES ? n : PG_COPY_BYTES;
         PG_TRY(room(&to, o, k, err));
         memcpy(to, p, k);
@@ -215,7 +215,7 @@ static pg_status write_super(out *o, const pg__h5_tree *t, pg_err *err)
 {
     static const unsigned char first[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a,   '\n', 0,      0,
                                           0,    0,   0,   8,   8,    0,    LEAF_K, 0,    GROUP_K};
-    unsigned char *p;
+    unsigned char *p = NULL;
     const pg_status st = room(&p, o, SUPER_BYTES, err);
     if (st != PG_OK)
         return st;
@@ -230,7 +230,7 @@ static pg_status write_super(out *o, const pg__h5_tree *t, pg_err *err)
 /* An attribute's message, with the addresses of its strings. */
 static pg_status write_attr(out *o, const pg__h5_tree *t, const pg__h5_node *a, pg_err *err)
 {
-    unsigned char *p;
+    unsigned char *p = NULL;
     const pg_status st = room(&p, o, a->n_text, err);
     if (st != PG_OK)
         return st;
@@ -253,7 +253,7 @@ done:
 /* IV.A.1.a */
 static pg_status begin_header(out *o, const pg__h5_node *of, unsigned n_messages, pg_err *err)
 {
-    unsigned char *p;
+    unsigned char *p = NULL;
     const pg_status st = room(&p, o, HEADER, err);
     if (st != PG_OK)
         return st;
@@ -267,7 +267,7 @@ static pg_status begin_header(out *o, const pg__h5_node *of, unsigned n_messages
 static pg_status write_dataset(out *o, const pg__h5_tree *t, const pg__h5_node *d, pg_err *err)
 {
     pg_status st = PG_OK;
-    unsigned char *p;
+    unsigned char *p = NULL;
     const size_t left = (size_t)(header_bytes(d) - HEADER - d->n_text - d->attr_bytes);
     PG_TRY(begin_header(o, d, 4 + d->n_attrs + (left != 0), err));
     PG_TRY(put(o, t->text.p + d->text, d->n_text, err));
@@ -300,7 +300,7 @@ static uint64_t key_before(const pg__h5_tree *t, const pg__h5_node *g, const sha
 static pg_status write_tree_node(out *o, const pg__h5_tree *t, const pg__h5_node *g, const shape *s,
                                  unsigned level, uint64_t i, pg_err *err)
 {
-    unsigned char *p;
+    unsigned char *p = NULL;
     const uint64_t first = first_below(s, level - 1, i), end = first_below(s, level - 1, i + 1);
     const uint64_t n_bytes = level == 1 ? SNOD_BYTES : TREE_BYTES, at = s->at[level];
     const pg_status st = room(&p, o, TREE_BYTES, err);
@@ -327,7 +327,7 @@ static pg_status write_names(out *o, const pg__h5_tree *t, const pg__h5_node *g,
 {
     enum { NO_FREE = 1 };
     pg_status st = PG_OK;
-    unsigned char *p;
+    unsigned char *p = NULL;
     const size_t n_free = (size_t)(s->n_names - s->used_names);
     PG_TRY(room(&p, o, NAMES_HEAD + 8, err));
     memcpy(p, "HEAP", 4);
@@ -353,7 +353,7 @@ done:
 static pg_status write_snod(out *o, const pg__h5_tree *t, const pg__h5_node *g, const shape *s,
                             uint64_t i, pg_err *err)
 {
-    unsigned char *p;
+    unsigned char *p = NULL;
     const uint64_t first = i * g->n_kids / s->n[0], end = (i + 1) * g->n_kids / s->n[0];
     const pg_status st = room(&p, o, SNOD_BYTES, err);
     if (st != PG_OK)
@@ -370,7 +370,7 @@ static pg_status write_group(out *o, const pg__h5_tree *t, const pg__h5_node *g,
 {
     enum { STAB = 17 };
     pg_status st = PG_OK;
-    unsigned char *p;
+    unsigned char *p = NULL;
     const shape s = shape_of(t, g);
     PG_TRY(begin_header(o, g, 1 + g->n_attrs, err));
     PG_TRY(room(&p, o, STAB_BYTES, err));
