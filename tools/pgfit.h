@@ -14,7 +14,7 @@ typedef struct fit_arguments {
     const char *predict, *out;
     const char *output, *demo;
     const char *json;    /* "batch", or NULL */
-    const char *profile; /* "layers", or NULL */
+    const char *profile; /* of --profile: "layers", "trace...", or NULL */
     const char *config, *hosts;
     const char *plan; /* devices of --plan, or NULL */
     pg_plan_opts plan_for;
@@ -98,7 +98,9 @@ pg_status
 fit_measure_links(pg_err *err); /* with the other processes; then rank 0 continues alone */
 pg_status fit_print_scaling(pg_trainer *t, pg_data *data, pg_err *err);
 
-/* pgfit_profile.c: --profile. */
+/* pgfit_profile.c: --profile. The first reads its argument, and returns 0 with *err if it is
+ * wrong. */
+int fit_read_profile(int is_given, pg_err *err);
 pg_status fit_print_profile(pg_trainer *t, pg_err *err);
 
 /* pgfit_screen.c: a run in progress. */

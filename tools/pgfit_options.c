@@ -7,7 +7,7 @@
 /* Defaults. */
 fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilinear"};
 
-static int cpu_relocation;
+static int cpu_relocation, profiles;
 static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
 static const char *reset = "never", *conv = "auto", *precision = "model";
 static const char *schedule;
@@ -207,8 +207,9 @@ static const cli_opt options[] = {
     {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
      "print the layer classes, what trains each or why nothing does, and exit"},
     CLI_HEADING("Display and help"),
-    {0, "profile", NULL, &fit_args.fit.profile, &fit_args.profile, NULL, "layers",
-     "report which operations took the time; =layers: and in which layers"},
+    {0, "profile", "layers|trace[:FILE][,steps=A..B]", &profiles, &fit_args.profile, NULL, NULL,
+     "report which operations took the time; =layers: and in which layers; =trace: write what each "
+     "thread did in some steps (default 3..7) to FILE (default trace.json), for ui.perfetto.dev"},
     {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",
      "print one JSON object per line: the run, its epochs; =batch: also batches (with ms)"},
     {0},
@@ -257,6 +258,11 @@ static const char *const about[] = {
     "that is not here, give speedup=X (times the speed of this machine) or flops=60T. Under\n"
     "mpirun, or with --hosts, pgfit measures link, latency, inner and inner-latency between the\n"
     "ranks unless given (link=measure insists), and takes hosts and devices from the job.",
+    "--profile=trace writes Chrome's trace event format: operations with their layers, sums of\n"
+    "gradients, updates, waiting for data, validation, files, per thread and process, by one "
+    "clock.\n"
+    "Steps count from 1 in this run. The file is written after the last of them; a trace that is\n"
+    "there is replaced. On GPUs each operation is waited for.",
     "GPUs are cuda:0, cuda:1, ..., numbered within CUDA_VISIBLE_DEVICES; that variable alone\n"
     "selects none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
     "BatchNormalization uses the statistics of each device's rows, as multi_gpu_model does; with\n"
@@ -359,6 +365,7 @@ static int read_outputs(pg_err *err)
                {"csv", fit_callback_text("CSVLogger", "filename")},
                {"report", fit_callback_text("Report", "filename")},
                {"tensorboard", fit_callback_text("TensorBoard", "log_dir")},
+               {"profile", fit_args.fit.trace},
                {"resume", fit_args.fit.resume_file}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t k = 0; k < i; k++) {
@@ -445,7 +452,8 @@ int fit_check_arguments(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");
     } else {
-        return read_share(err) && read_seconds(err) && read_outputs(err);
+        return read_share(err) && read_seconds(err) && fit_read_profile(profiles, err) &&
+               read_outputs(err);
     }
     return 0;
 }

@@ -1,10 +1,80 @@
-/* pgfit_profile.c - --profile: the operations that took the time, and in which layers. */
+/* pgfit_profile.c - --profile: the operations that took the time, and in which layers; or a trace.
+ */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json_out.h"
 #include "pgfit.h"
 #include "table.h"
+
+/* ---- what is asked for ---- */
+
+static char trace_file[PATH_MAX];
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* "A..B" */
+static int read_steps(const char *text)
+{
+    char *end = NULL;
+    if (!is_digit(*text))
+        return 0;
+    fit_args.fit.trace_first = strtoul(text, &end, 10);
+    if (strncmp(end, "..", 2) != 0 || !is_digit(end[2]))
+        return 0;
+    fit_args.fit.trace_last = strtoul(end + 2, &end, 10);
+    return *end == '\0' && fit_args.fit.trace_first > 0 && fit_args.fit.trace_last > 0;
+}
+
+/* The folder of the trained model, or else the current one. */
+static const char *usual_trace(void)
+{
+    const char *output = fit_args.output ? fit_args.output : "", *slash = strrchr(output, '/');
+    const int n = slash ? (int)(slash + 1 - output) : 0;
+    snprintf(trace_file, sizeof trace_file, "%.*strace.json", n, output);
+    return trace_file;
+}
+
+/* What follows "trace": ":FILE", ",steps=A..B", or both. */
+static int read_trace(const char *rest)
+{
+    static const char key[] = ",steps=";
+    const char *steps = NULL;
+    for (const char *s = rest; (s = strstr(s, key)); s++)
+        steps = s;
+    const size_t n = steps ? (size_t)(steps - rest) : strlen(rest);
+    if (n == 1 || n >= sizeof trace_file || (n > 0 && *rest != ':'))
+        return 0;
+    if (n > 0)
+        snprintf(trace_file, sizeof trace_file, "%.*s", (int)n - 1, rest + 1);
+    fit_args.fit.trace = n > 0 ? trace_file : usual_trace();
+    return !steps || read_steps(steps + strlen(key));
+}
+
+int fit_read_profile(int is_given, pg_err *err)
+{
+    const char *how = fit_args.profile;
+    const int traces = how && strncmp(how, "trace", 5) == 0;
+    fit_args.fit.profile = is_given && !traces;
+    if (how && strcmp(how, "layers") != 0 && (!traces || !read_trace(how + 5))) {
+        (void)pg_fail(err, PG_E_ARG, "--profile=%s: not layers or trace[:FILE][,steps=A..B]",
+                      cli_name(how).s);
+        pg_err_hint(err, "--profile=trace:trace.json,steps=3..7");
+        return 0;
+    }
+    if (traces && (fit_args.evaluate || !fit_args.data)) {
+        (void)pg_fail(err, PG_E_ARG, "--profile=trace: only training steps are traced");
+        pg_err_hint(err, "--profile=layers");
+        return 0;
+    }
+    return 1;
+}
+
+/* ---- tables ---- */
 
 /* Sums each kind of operation over all layers into one row; `sums` has room for all. */
 static size_t sum_layers(const pg_op_profile *rows, size_t n_rows, pg_op_profile *sums)

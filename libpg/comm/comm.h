@@ -118,7 +118,8 @@ typedef struct pg__comm_sum_of {
     void *requests[2];
     size_t level;
     int in_halves, goes_up, tag;
-    int is_under_way; /* begun, but not finished */
+    int is_under_way;    /* begun, but not finished */
+    double began, ended; /* pg__now() */
     struct pg__comm_sum_of *next;
 } pg__comm_sum_of;
 /* The struct, its memory and `what` must stay until the sum is finished or communication has

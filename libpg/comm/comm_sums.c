@@ -5,6 +5,7 @@
  * they have begun. */
 #include <limits.h>
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "comm/comm_impl.h"
 
@@ -95,6 +96,7 @@ pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *s, const char *what, 
     s->next = NULL;
     s->what = what;
     s->is_under_way = 0;
+    s->began = pg__now();
     pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     if (s->n > INT_MAX)
@@ -132,10 +134,12 @@ void pg__sums_move(pg__comm *c, size_t n)
     for (pg__comm_sum_of **at = &c->sums; *at && n > 0 && !c->is_broken; n--) {
         pg__comm_sum_of *s = *at;
         c->sums_st = move(c, s, &c->sums_err);
-        if (s->is_under_way)
+        if (s->is_under_way) {
             at = &s->next;
-        else
-            *at = s->next;
+            continue;
+        }
+        s->ended = pg__now();
+        *at = s->next;
     }
     if (c->is_broken) /* they stay as they are */
         c->sums = NULL;

@@ -11,6 +11,7 @@ Several processes train together, started by a real mpirun:
   shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
   swaps    --shard-optimizer with SwapEMAWeights, before and behind what writes checkpoints: the same files
   memory   the forecast against what two ranks take while they train
+  traced   --profile=trace: one file with the steps of all ranks, also of a run that is stopped or loses a rank
   plan     --plan: what a message costs is found between the ranks, then rank 0 goes on alone
   refused  another model, other data, other options on a rank: all end, one message, nothing written
   data     data that differ in the middle of a file: the row, the ranks and the file are named
@@ -38,6 +39,7 @@ import zipfile
 import zlib
 
 import job
+import traces
 from job import bad, chosen, expect, processes, run, show, start
 
 options = argparse.ArgumentParser()
@@ -288,6 +290,54 @@ def memory(folder):
         (folder / 'log.csv').unlink()
         print(f'{what}: forecast {want / 1e6:.1f} MB, resident {[round(x / 1e6, 1) for x in got]}')
         expect(f'{what}: the forecast', got and all(abs(x - want) <= max(0.05 * x, 8e6) for x in got), f'{want}, resident {got}')
+
+
+def traced(folder):
+    command = [tools / 'pgfit', '--demo', 'digits', '--seed', '3', '-j', '2', '--devices', 'cpu:0', '--force',
+               '--batch-size', '50', '--optimizer', 'adam', '-o', 'out.weights.h5']
+    ways = {'buckets': (), 'tree': ('--deterministic',), 'owners': ('--shard-optimizer',), 'tree of owners': ('--deterministic', '--shard-optimizer')}
+    for (name, how), n in zip(ways.items(), (3, 2, 3, 4)):
+        plain = run(ranks(n, *command, '--epochs', '2', *how), folder, more={'PG_BUCKET_BYTES': '2048'})
+        expect(f'{name}: without a trace', plain.returncode == 0, show(plain))
+        os.replace(folder / 'out.weights.h5', folder / 'plain.weights.h5')
+        r = run(ranks(n, *command, '--epochs', '2', '--profile=trace,steps=20..40', *how), folder, more={'PG_BUCKET_BYTES': '2048'})
+        if not expect(f'{name}: a trace', r.returncode == 0 and r.stdout.count('steps 20 to 40 are in trace.json') == 1, show(r)):
+            continue
+        try:
+            _, spans = traces.judge(folder / 'trace.json', 20, 40, n)
+            kinds = {e['cat'] for e in spans}
+            expect(f'{name}: kinds', kinds >= {'step', 'forward', 'backward', 'exchange', 'update', 'data', 'callbacks'}, str(kinds))
+            expect(f'{name}: validation', any(e['name'].startswith('validation batch') for e in spans), 'none')
+            expect(f'{name}: buckets', (max(e['args'].get('bucket', 0) for e in spans) > 0) == ('--deterministic' not in how), 'as many as before')
+        except traces.Bad as e:
+            expect(f'{name}: the trace', False, str(e))
+        if '--deterministic' in how:
+            same(f'{name}: the same bits', folder / 'out.weights.h5', folder / 'plain.weights.h5')
+    own = folder / 'own.sh'
+    own.write_text(f'#!/bin/sh\nexec "$@" --profile=trace,steps=3..$(( {job.RANK} + 5 ))\n')
+    own.chmod(0o755)
+    (folder / 'trace.json').unlink(missing_ok=True)
+    r = run(ranks(2, own, *command), folder, timeout=60)
+    expect('other steps on a rank: refused', r.returncode == 1 and len(job.said(r.stderr)) == 1 and 'rank 1' in r.stderr, show(r))
+    expect('other steps on a rank: nothing written', not (folder / 'trace.json').exists())
+    endless = [*command, '--epochs', '100000', '--csv', 'log.csv', '-q', '--profile=trace,steps=5..1000000000']
+    for name, signal_of in {'stopped': signal.SIGTERM, 'lost': signal.SIGKILL}.items():
+        here = folder / name
+        here.mkdir()
+        j = job.Job([mpirun, '-np', 2], 2, here, *endless, '--comm-timeout', '20')
+        found = j.begun(4)
+        for k, pid in found.items():
+            if signal_of == signal.SIGTERM or k == 1:
+                os.kill(pid, signal_of)
+        r = j.finish()
+        if not (here / 'trace.json').exists():  # MPICH's launcher kills the others before they can write
+            expect(f'{name}: a trace', name == 'lost' and options.mpi == 'mpich', show(r))
+            continue
+        trace = json.loads((here / 'trace.json').read_text())
+        missing = trace['otherData']['ranks_missing']
+        expect(f'{name}: ranks', missing == (name == 'lost') and {e['pid'] for e in trace['traceEvents']} == set(range(2 - missing)), f'{missing} are missing')
+        expect(f'{name}: it is told', name == 'stopped' or 'what rank 0 did until then is in trace.json' in (here / 'err.0').read_text(),
+               (here / 'err.0').read_text())
 
 
 def plan(folder):
@@ -543,7 +593,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, apart, bits, normal, files, shards, swaps, memory, plan, refused, data, misused, without, kill):
+for part in (golden, apart, bits, normal, files, shards, swaps, memory, traced, plan, refused, data, misused, without, kill):
     if part.__name__ != options.only if options.only else not chosen(options.mpi + part.__name__):
         continue
     with tempfile.TemporaryDirectory() as d:

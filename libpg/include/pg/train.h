@@ -372,6 +372,13 @@ typedef struct pg_fit_opts {
     int profile; /* measure where the time goes, for pg_trainer_profile(); slows a GPU down */
     const volatile int *stop; /* looked at after epoch_end: not 0 makes this epoch the last one, as
                                  EarlyStopping does; in a job, all processes set it; or NULL */
+    /* A file that gets a trace of some training steps in Chrome's trace event format: what each
+     * thread of each process does, and when, by the clock of rank 0. It is written after the last
+     * of them. On GPUs each operation is waited for. An existing file is replaced only if it is a
+     * trace (PG_E_ARG). At most 262,144 events of a thread are kept (8 MB). NULL: none. */
+    const char *trace;
+    size_t trace_first; /* counted from 1 in this run, PG_E_ARG: it has fewer steps; 0: usually 3 */
+    size_t trace_last;  /* 0: the fourth after the first */
 } pg_fit_opts;
 
 /* Keras' name of the i-th class that pg_fit_opts.callbacks accepts, sorted; NULL after the last. */

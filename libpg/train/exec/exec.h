@@ -8,5 +8,6 @@
 #include "train/exec/profile.h"
 #include "train/exec/program.h"
 #include "train/exec/thread_pool.h"
+#include "train/exec/trace.h"
 
 #endif

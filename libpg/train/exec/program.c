@@ -354,6 +354,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
                              .device = i->device,
                              .origin = i->origin,
                              .kind = i->op->kind,
+                             .is_backward = t->n_forward > 0 && at >= t->n_forward,
                              .cost = pg__cost_of(t, i, p->backend->real_bytes),
                              .is_stats = i->op == pg__op_of(PG_OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)

@@ -58,9 +58,10 @@ typedef struct pg__frame {
         *parts;  /* per device, if each has its own memory: then arena, scratch and dev are those of
                     device 0, which holds everything but parameters */
     void **args; /* room for pg__program_n_args() pointers */
-    pg__dev *dev;                /* NULL: the program's; or a fork of it, one per thread */
-    pg__watch *watch;            /* NULL: not watched */
-    struct pg__profile *profile; /* NULL: not profiled */
+    pg__dev *dev;                  /* NULL: the program's; or a fork of it, one per thread */
+    pg__watch *watch;              /* NULL: not watched */
+    struct pg__profile *profile;   /* NULL: not profiled */
+    struct pg__trace_track *trace; /* NULL: not traced */
 } pg__frame;
 
 /* Fails as pg__lower() does; PG_E_UNSUPPORTED names the layers that the device cannot run. */

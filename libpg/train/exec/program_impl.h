@@ -41,6 +41,7 @@ typedef struct pg__step_call {
     size_t shared, shared_bytes; /* its prepared data, from the start of the program's */
     uint32_t origin;             /* its leaf */
     uint32_t kind;               /* pg__op_kind */
+    int is_backward;
     pg__cost cost;
 } pg__step_call;
 

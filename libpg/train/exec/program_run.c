@@ -3,7 +3,9 @@
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "train/exec/trace.h"
 
 /* Serves constant and writable slots; back ends promise not to write operands. */
 static void *at_slot(const void *const *slots, uint64_t slot)
@@ -134,15 +136,27 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
     }
 }
 
+/* On a GPU, waits until the call is done. */
+static pg_status run_and_wait(const pg__program *p, const pg__frame *f, const pg__kernel *kernel,
+                              const void *shared)
+{
+    const pg_status st = p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
+    return st == PG_OK && !p->backend->host_memory ? p->backend->sync(dev_of(p, f)) : st;
+}
+
 static pg_status run_timed(const pg__program *p, const pg__frame *f, const pg__step_call *c,
                            const pg__kernel *kernel, size_t n_lanes, const void *shared)
 {
-    const double began = pg__profile_clock(p->backend);
-    const pg__cost cost = {c->cost.flops * (double)n_lanes, c->cost.bytes * (double)n_lanes};
-    pg_status st = p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
-    if (st == PG_OK && !p->backend->host_memory)
-        st = p->backend->sync(dev_of(p, f));
-    pg__profile_add(f->profile, c->origin, c->kind, pg__profile_clock(p->backend) - began, cost);
+    const double clock = pg__now(), began = f->profile ? pg__profile_clock(p->backend) : 0;
+    const pg_status st = run_and_wait(p, f, kernel, shared);
+    if (f->profile)
+        pg__profile_add(
+            f->profile, c->origin, c->kind, pg__profile_clock(p->backend) - began,
+            (pg__cost){c->cost.flops * (double)n_lanes, c->cost.bytes * (double)n_lanes});
+    if (f->trace)
+        pg__trace_add(f->trace,
+                      &(pg__trace_event){clock, pg__now(), PG_TRACE_OPERATION, c->origin,
+                                         c->kind | (c->is_backward ? PG_TRACE_BACKWARD : 0)});
     return st;
 }
 
@@ -156,8 +170,9 @@ pg_status pg__call_do(const pg__program *p, const pg__frame *f, const pg__step_c
                       const pg__kernel *kernel, size_t n_lanes)
 {
     const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
-    return f->profile ? run_timed(p, f, c, kernel, n_lanes, shared)
-                      : p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
+    return f->profile || f->trace
+               ? run_timed(p, f, c, kernel, n_lanes, shared)
+               : p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
 }
 
 static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)

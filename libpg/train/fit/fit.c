@@ -154,27 +154,50 @@ static pg_status report_skipped(run *r, const pg__turn *turn, pg_err *err)
         turn->batch + 1, s->now);
 }
 
-static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+static pg_status run_step(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
     const pg__pass pass = turn->validation ? PG_TESTS : PG_TRAINS;
+    const double clock = pg__now(), traced = pg__trace_begin(r->t->report.trace);
+    pg_status st = PG_OK;
+    PG_TRY(pg__trainer_step(r->t, batch, pass, NULL, &r->own, err));
+    pg__totals_add(r->t, &r->pass, &r->own);
+    if (turn->validation) {
+        pg__trace_end(r->t->report.trace, 0, traced, PG_TRACE_VALIDATION, (uint32_t)turn->batch + 1,
+                      batch->n_rows);
+        return PG_OK;
+    }
+    pg__trace_end(r->t->report.trace, 0, traced, PG_TRACE_STEP, (uint32_t)r->n_steps,
+                  batch->n_rows);
+    pg__spent_step(r->t, clock, batch->n_rows);
+done:
+    return st;
+}
+
+static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
     pg_status st = PG_OK;
     r->fit.epoch = turn->epoch;
     r->fit.batch = turn->batch;
     if (turn->batch == 0)
         PG_TRY(begin_pass(r, turn, err));
     pg__totals_clear(r->t, &r->own);
-    const double clock = pg__now();
-    PG_TRY(pg__trainer_step(r->t, batch, pass, NULL, &r->own, err));
-    pg__totals_add(r->t, &r->pass, &r->own);
     if (!turn->validation)
-        pg__spent_step(r->t, clock, batch->n_rows);
+        PG_TRY(pg__fit_trace_before(r, err));
+    PG_TRY(run_step(r, batch, turn, err));
+    const double after = pg__trace_begin(r->t->report.trace);
     PG_TRY(check_loss(r, batch, turn, err));
     PG_TRY(report_skipped(r, turn, err));
     if (!turn->validation)
         PG_TRY(end_batch(r, turn->batch, err));
     if (turn->is_last)
         PG_TRY(end_pass(r, turn, err));
-    PG_TRY(take_stock(r, turn, err));
+    st = take_stock(r, turn, err);
+    pg__trace_end(r->t->report.trace, 0, after, PG_TRACE_AFTER, 0, 0);
+    if (st == PG_E_CANCELLED && pg__must_stop(r->t->ranks, r->opts->cancel))
+        pg__fit_trace_cancel(r);
+    PG_TRY(st);
+    if (!turn->validation)
+        PG_TRY(pg__fit_trace_after(r, err));
 done:
     return st;
 }
@@ -186,7 +209,9 @@ static pg_status run_batches(run *r, pg_err *err)
     pg_status st = PG_OK;
     while (!(r->fit.stops && turn.ends_epoch)) {
         double clock = pg__now(); /* time spent by others between steps does not count */
+        const double traced = pg__trace_begin(r->t->report.trace);
         PG_TRY(pg__prefetch_next(r->ahead, &batch, &turn, err));
+        pg__trace_end(r->t->report.trace, 0, traced, PG_TRACE_WAIT_FOR_DATA, 0, 0);
         if (!batch)
             break;
         if (!turn.validation)
@@ -314,6 +339,7 @@ static pg_status begin_training(run *r, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t->ranks),
                           err)); /* sharded slots must be read between steps */
+    pg__writer_trace(r->fit.writer, r->t->report.trace);
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
     PG_TRY(note_idle(r, err));
@@ -373,6 +399,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     pg_status st = PG_OK;
     report.n_epochs = r->n_finished;
     PG_TRY(pg__ranks_shares(r->t, &report, err));
+    PG_TRY(pg__fit_trace_end(r, err));
     pg__prefetch_free(r->ahead);
     r->ahead = NULL;
     PG_TRY(pg__average_finish(r->t, err));
@@ -449,6 +476,8 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(end_training(&r, began, err));
 done:
     st = pg__with_message(t, st, err);
+    if (st != PG_OK)
+        pg__fit_trace_fail(&r, err);
     if (!r.has_ended) /* else only a file of rank 0 is missing: training succeeded */
         st = pg__ranks_fail(t->ranks, st, err);
     if (st != PG_OK && r.fit.writer)

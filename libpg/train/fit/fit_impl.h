@@ -6,6 +6,7 @@
 #include "train/fit/resume.h"
 #include "train/fit/resume_lock.h"
 #include "train/model/model.h"
+#include "train/step/step.h"
 
 typedef struct pg__fit_run {
     pg_trainer *t;
@@ -30,6 +31,9 @@ typedef struct pg__fit_run {
     pg__resume_lock lock; /* of its resume file */
     pg__dims *shapes;     /* of the inputs, before the run */
     size_t n_finished;    /* epochs */
+    size_t n_steps;       /* training steps so far */
+    pg__traced traced;    /* fit_trace.c */
+    int is_tracing;
 } pg__fit_run;
 
 /* Checks and prepares everything before the first batch; r has its first four members. */
@@ -38,6 +42,19 @@ void pg__fit_close(pg__fit_run *r);
 
 /* Is its state written regularly, and not only on interruption? */
 int pg__fit_keeps(const pg__fit_run *r);
+
+/* ---- fit_trace.c ---- */
+
+/* open: checks what was asked for, before training. before, after: around each training step, with
+ * what follows it. end, cancel: training ends, in all ranks at once. fail: this rank has failed;
+ * adds a detail to err. */
+pg_status pg__fit_trace_open(pg__fit_run *r, pg_err *err);
+void pg__fit_trace_close(pg__fit_run *r);
+pg_status pg__fit_trace_before(pg__fit_run *r, pg_err *err);
+pg_status pg__fit_trace_after(pg__fit_run *r, pg_err *err);
+pg_status pg__fit_trace_end(pg__fit_run *r, pg_err *err);
+void pg__fit_trace_cancel(pg__fit_run *r);
+void pg__fit_trace_fail(pg__fit_run *r, pg_err *err);
 
 /* Writes or reads the state that a resumed run restores. */
 void pg__fit_keep(void *run, pg__archive *a);

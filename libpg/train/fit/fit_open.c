@@ -179,6 +179,7 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(pg__logs_open(&r->logs, r->t, r->has_val, err));
     PG_TRY(plan_course(r, err));
     describe(r);
+    PG_TRY(pg__fit_trace_open(r, err));
     PG_TRY(open_calls(r, err));
     if (r->fit.resume_file || r->t->ranks)
         r->fit.data_crc = pg__feed_mark(&r->train);
@@ -209,6 +210,7 @@ void pg__fit_close(run *r)
     pg__totals_free(&r->pass);
     pg__feed_close(&r->train);
     pg__feed_close(&r->val);
+    pg__fit_trace_close(r);
     r->t->loop.part_rows = 0;
     pg__shapes_end(r->t, &r->shapes);
 }

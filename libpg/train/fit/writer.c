@@ -18,6 +18,7 @@ typedef struct entry {
 } entry;
 
 struct pg__writer {
+    pg__trace *trace; /* borrowed; or NULL */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -26,10 +27,13 @@ struct pg__writer {
     entry ring[N_JOBS];
 };
 
-static void work(entry *e)
+static void work(const pg__writer *w, entry *e)
 {
+    const double began = pg__trace_begin(w->trace);
     e->why = (pg_err){0};
     e->st = e->job.work(e->job.ctx, &e->why);
+    pg__trace_end_on(w->trace, PG_TRACE_WRITING,
+                     &(pg__trace_event){.began = began, .what = PG_TRACE_WRITE});
 }
 
 static void *serve(void *arg)
@@ -43,7 +47,7 @@ static void *serve(void *arg)
         }
         entry *e = &w->ring[w->done % N_JOBS];
         pthread_mutex_unlock(&w->lock);
-        work(e);
+        work(w, e);
         pthread_mutex_lock(&w->lock);
         w->done++;
         pthread_cond_broadcast(&w->changed);
@@ -66,6 +70,11 @@ pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     *out = w;
     return PG_OK;
+}
+
+void pg__writer_trace(pg__writer *w, pg__trace *trace)
+{
+    w->trace = trace;
 }
 
 /* Reports the next job if it is finished; waits for it if `wait`. *more: was there one? */
@@ -125,7 +134,7 @@ pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err)
     entry *e = &w->ring[w->given % N_JOBS];
     *e = (entry){.job = *job, .moment = w->moments};
     if (!w->has_thread) {
-        work(e);
+        work(w, e);
         w->done++;
     }
     pthread_mutex_lock(&w->lock);

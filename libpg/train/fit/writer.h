@@ -6,6 +6,7 @@
 #define PG_TRAIN_FIT_WRITER_H
 
 #include "pg/err.h"
+#include "train/exec/exec.h"
 
 typedef struct pg__writer pg__writer;
 
@@ -20,6 +21,9 @@ typedef struct pg__write_job {
 
 /* at_once: without a thread, for jobs that must run between two steps. */
 pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err);
+
+/* Its jobs appear in the trace from now on; before any is given. */
+void pg__writer_trace(pg__writer *w, pg__trace *trace);
 
 /* The writer owns the job, even if this fails. */
 pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err);

@@ -25,7 +25,8 @@ typedef struct buffer {
 struct pg__prefetch {
     pg__batch_order *order;
     const pg__feed *train, *val;
-    pg__cut cut; /* copied at the start: trials change the trainer's own meanwhile */
+    pg__trace *trace; /* borrowed; or NULL */
+    pg__cut cut;      /* copied at the start: trials change the trainer's own meanwhile */
     uint64_t part_rows;
     buffer buffers[N_BUFFERS];
     unsigned long filled, taken; /* number of buffers so far; these four under the lock */
@@ -71,9 +72,13 @@ static void fill(pg__prefetch *a, buffer *b)
 static void fill_next(pg__prefetch *a)
 {
     buffer *b = &a->buffers[a->filled % N_BUFFERS];
+    pg__trace_event e = {.what = PG_TRACE_READ};
     a->reading = 1;
     pthread_mutex_unlock(&a->lock);
+    e.began = pg__trace_begin(a->trace);
     fill(a, b);
+    e.b = b->is_end ? 0 : b->batch.n_here;
+    pg__trace_end_on(a->trace, PG_TRACE_READING, &e);
     pthread_mutex_lock(&a->lock);
     a->reading = 0;
     a->filled++;
@@ -120,6 +125,7 @@ pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *order, const pg_
     a->order = order;
     a->train = train;
     a->val = val;
+    a->trace = any->t->report.trace;
     a->cut = any->t->pool.cut;
     a->part_rows = any->t->loop.part_rows;
     for (size_t i = 0; i < N_BUFFERS; i++) {

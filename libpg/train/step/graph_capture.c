@@ -105,7 +105,8 @@ pg_status pg__graph_capture_run(pg__trainer_devs *devs, pg__worker *w, const pg_
     const size_t n = n_pieces(stops);
     pg__graph_capture *r = NULL;
     pg_status st = PG_OK;
-    if (devs->tunes && b->capture.begin && !f->watch && !f->profile && !pg__program_is_split(p))
+    if (devs->tunes && b->capture.begin && !f->watch && !f->profile && !f->trace &&
+        !pg__program_is_split(p))
         PG_TRY(find(w, p, f, n, &r));
     if (r && r->n_runs++ == 1)
         record_all(b, r, f, stops);

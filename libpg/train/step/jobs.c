@@ -76,19 +76,21 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
     for (size_t k = 0; k <= t->net.n_outputs; k++)
         lf->seeds[k] = s->seeds[k];
     pg__states_bind(t, job->first_in_part, lf->states);
-    lf->f = (pg__frame){.params = pg__params_on(s->t, w->device)->at,
-                        .seeds = lf->seeds,
-                        .step = job->numbers,
-                        .states = lf->states,
-                        .arena = job->arena->mem,
-                        .scratch = w->scratch.mem,
-                        .lane = job->place,
-                        .n_lanes = job->n_together,
-                        .args = w->args,
-                        .parts = t->devs.parts,
-                        .dev = w->dev,
-                        .watch = t->loop.watch,
-                        .profile = pg__profile_of(&t->report, w, s->pass)};
+    lf->f =
+        (pg__frame){.params = pg__params_on(s->t, w->device)->at,
+                    .seeds = lf->seeds,
+                    .step = job->numbers,
+                    .states = lf->states,
+                    .arena = job->arena->mem,
+                    .scratch = w->scratch.mem,
+                    .lane = job->place,
+                    .n_lanes = job->n_together,
+                    .args = w->args,
+                    .parts = t->devs.parts,
+                    .dev = w->dev,
+                    .watch = t->loop.watch,
+                    .profile = pg__profile_of(&t->report, w, s->pass),
+                    .trace = pg__trace_of_worker(t->report.trace, (size_t)(w - t->pool.workers))};
     bind_rows(s, job, lf);
     return pg__upload_in(t, job);
 }
@@ -292,6 +294,7 @@ static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, co
     f.scratch = w->scratch.mem;
     f.args = w->args;
     f.dev = w->dev;
+    f.trace = pg__trace_of_worker(s->t->report.trace, (size_t)(w - s->t->pool.workers));
     return pg__program_run_part(job->program, &f, device, s->t->pool.threads, job->done);
 }
 

@@ -303,7 +303,10 @@ pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err)
                               o->terminate_on_nan,
                               o->validation != NULL,
                               o->resume,
-                              (double)o->n_callbacks};
+                              (double)o->n_callbacks,
+                              o->trace != NULL,
+                              (double)o->trace_first,
+                              (double)o->trace_last};
     uint64_t mine = 0, *all = NULL;
     pg_status st = PG_OK;
     if (!t->ranks)

@@ -231,6 +231,25 @@ done:
     return st;
 }
 
+/* A finished sum; one divided over ranks lasts from the first of its pieces to the last. */
+static void trace_bucket(const pg_trainer *t, size_t k)
+{
+    const struct pg__bucket_sums *b = t->ranks->sums;
+    const pg__bucket *of = &t->sums.buckets[k];
+    pg__trace_event e = {.what = PG_TRACE_BUCKET,
+                         .a = (uint32_t)k,
+                         .b = (t->vars.offsets[of->end] - t->vars.offsets[of->first]) *
+                              t->devs.backend->real_bytes};
+    for (size_t p = 0; p < b->n_each; p++) {
+        const pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
+        if (s->n == 0)
+            continue;
+        e.began = e.began > 0 && e.began < s->began ? e.began : s->began;
+        e.ended = e.ended > s->ended ? e.ended : s->ended;
+    }
+    pg__trace_end_on(t->report.trace, PG_TRACE_EXCHANGE, &e);
+}
+
 /* Begins the remaining sums, then waits for all. */
 static pg_status in_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
@@ -252,6 +271,8 @@ static pg_status in_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
     for (; b->n_begun < t->sums.n_buckets; b->n_begun++)
         PG_TRY(begin_bucket(t, *sum, b->n_begun, err));
     PG_TRY(pg__comm_sums_wait(t->ranks->comm, b->sums, t->sums.n_buckets * b->n_each, what, err));
+    for (size_t k = 0; t->report.trace && k < t->sums.n_buckets; k++)
+        trace_bucket(t, k);
 done:
     return st;
 }
@@ -262,6 +283,7 @@ done:
 static pg_status in_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     pg__ranks *r = t->ranks;
+    const double clock = pg__trace_begin(t->report.trace);
     int has = *sum != NULL;
     pg_status st = PG_OK;
     if (make_room(t) != PG_OK)
@@ -272,6 +294,8 @@ static pg_status in_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
     PG_TRY((t->sums.plan.to_owner ? pg__comm_tree_halve : pg__comm_tree_sum)(
         r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err));
     *sum = has ? *sum : NULL;
+    pg__trace_end_on(t->report.trace, PG_TRACE_EXCHANGE,
+                     &(pg__trace_event){.began = clock, .what = PG_TRACE_BUCKET, .b = n * bytes});
 done:
     return st;
 }

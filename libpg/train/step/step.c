@@ -358,8 +358,9 @@ static void finish_work(const pg_trainer *t)
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err)
 {
+    pg__trace *const trace = t->report.trace;
     pg__step *s = NULL;
-    double penalty = 0;
+    double penalty = 0, clock = pg__trace_begin(trace);
     pg_status st = PG_OK;
     t->vars.grads = NULL;
     if (!t->pool.threads)
@@ -374,7 +375,10 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(pg__devices_settle(&t->devs, err));
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(s, err));
+    pg__trace_end(trace, 0, clock, PG_TRACE_PREPARE, 0, 0);
+    clock = pg__trace_begin(trace);
     PG_TRY(run_parts(s, err));
+    pg__trace_end(trace, 0, clock, pass == PG_TRAINS ? PG_TRACE_PASSES : PG_TRACE_FORWARD, 0, 0);
     if (pass == PG_TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
         t->vars.version++;
@@ -385,8 +389,10 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         s->part--;
         PG_TRY(read_results(s, err));
     }
+    clock = pg__trace_begin(trace);
     PG_TRY(pg__trainer_penalty_read(t, &penalty, err));
     PG_TRY(sum_totals(s, totals, err));
+    pg__trace_end(trace, 0, clock, PG_TRACE_LOSS, 0, 0);
     totals->penalty_sum += penalty * (double)b->n_rows;
     totals->n_rows += b->n_rows;
 done:

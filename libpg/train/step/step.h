@@ -23,6 +23,7 @@
 #include "train/step/states.h"
 #include "train/step/sync_bn.h"
 #include "train/step/timeline.h"
+#include "train/step/traced.h"
 #include "train/step/trainer.h"
 #include "train/step/update.h"
 #include "train/step/upload.h"

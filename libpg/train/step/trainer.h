@@ -231,6 +231,7 @@ typedef struct pg__trainer_report {
     int is_profiling;              /* such steps are being profiled */
     pg_op_profile *profiled;       /* the last result of pg_trainer_profile() */
     struct pg__timeline *timeline; /* when buckets become complete (timeline.h); or NULL */
+    pg__trace *trace;              /* of some steps of the run (traced.h); or NULL */
 } pg__trainer_report;
 
 struct pg_trainer {

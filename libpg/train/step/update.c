@@ -231,7 +231,10 @@ typedef struct meeting {
 static void do_part(void *arg, size_t worker)
 {
     const meeting *m = arg;
+    pg__trace *trace = m->w->t->report.trace;
+    const double clock = pg__trace_begin(trace);
     m->w->t->pool.workers[worker].st = m->fn(m->w, worker);
+    pg__trace_end(trace, worker, clock, PG_TRACE_UPDATE_PART, 0, 0);
 }
 
 /* Runs all parts: in the workers, or queued on a device with its own memory by this thread. */
@@ -511,10 +514,13 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     work w = {.t = t,
               .n_parts = t->devs.backend->host_memory ? t->pool.n_threads : 1,
               .kind = pg__optimizer_kind_of(&t->compiled.optimizer)};
+    double clock = pg__trace_begin(t->report.trace);
     int skips = 0;
     pg_status st = PG_OK;
     t->compiled.scale.skipped = 0;
     PG_TRY(sum_gradients(&w, err));
+    pg__trace_end(t->report.trace, 0, clock, PG_TRACE_SUM, 0, 0);
+    clock = pg__trace_begin(t->report.trace);
     t->vars.grads = w.grads;
     if (!w.grads || t->loop.is_trial)
         goto done;
@@ -529,6 +535,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     }
     w.update = pg__optimizer_step(&t->compiled.optimizer);
     PG_TRY(apply(&w, err));
+    pg__trace_end(t->report.trace, 0, clock, PG_TRACE_UPDATE, 0, 0);
 done:
     return st;
 }

@@ -39,7 +39,7 @@ def fit(model: ModelLike, x: Any, y: Any = None, *, batch_size: int = 32, epochs
         output: file for the trained model (.h5, .weights.h5, .keras, .safetensors); force replaces one.
         options: Trainer's (optimizer, loss, metrics, devices, freeze, seed, deterministic, ...) and pg_fit_opts' members
             (initial_epoch, steps_per_epoch, validation_steps, validation_freq, accumulate, terminate_on_nan, resume_file,
-            resume, ...).
+            resume, trace, ...).
 
     Returns a History. Raises MismatchError (data do not fit the model), ArgumentError, UnsupportedError, DeviceError.
 

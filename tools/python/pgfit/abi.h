@@ -200,6 +200,7 @@ struct pg_fit_opts {
     pg_data *validation; double validation_split; int reset_states; const volatile int *cancel; int terminate_on_nan;
     int measure_alone; const char *const *callbacks; size_t n_callbacks; const char *resume_file; int resume; double
     resume_every; const char *settings; const char *output; int replaces_output; int profile; const volatile int *stop;
+    const char *trace; size_t trace_first; size_t trace_last;
 };
 struct pg_predict_opts {
     size_t batch_size; size_t steps; int force; int profile; const volatile int *cancel;
