@@ -7,6 +7,7 @@ the id that goes over MPI, or over an address as torchrun gives it:
   golden   runs of real Keras by 2 ranks, a GPU each
   numbers  2 ranks of a GPU, 4 of one, 2 of two: what one process gives on as many GPUs, but for rounding
   bits     --deterministic: the same bytes
+  traced   --profile=trace: one file with the steps of all ranks
   refused  what cannot be, is told once
   late     a rank that comes to a sum later than another one waits: the one that never came is named, not this one
   meeting  address only: who does not come, who is of another job, a port that is taken
@@ -25,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import traces
 
 options = argparse.ArgumentParser()
 options.add_argument('--by', required=True, choices=('openmpi', 'mpich', 'address'))
@@ -309,7 +312,17 @@ def gone(folder):
     expect('a GPU that fails', job.status == [4, 5] and 'rank 1 on ' in job.said[0] and 'failure that was ordered' in job.said[1], job.text)
 
 
-for part in (golden, numbers, bits, refused, late, meeting, gone):
+def traced(folder):
+    """Each operation is waited for; the sum over GPUs is one event."""
+    for name, n, command in (('2 x 2', 2, two_each(folder, fit('cnn_bn'))), ('by the hosts', 2, fit('cnn_bn', '--devices', 'auto', '--cpu-merge'))):
+        job = Job(n, [*command, '--batch-size', '48', '--profile=trace'], folder).end()
+        try:
+            expect(f'{name}: a run', set(job.status) == {0}, job.text) and traces.judge(folder / 'trace.json', 3, 7, n)
+        except traces.Bad as e:
+            expect(f'{name}: the trace', False, str(e))
+
+
+for part in (golden, numbers, bits, traced, refused, late, meeting, gone):
     if options.only and part.__name__ != options.only or (part in (meeting, gone) and not by_address):
         continue
     with tempfile.TemporaryDirectory() as d:

@@ -464,6 +464,7 @@ done:
 /* On GPUs. This process may have no lane with rows; then other processes do. */
 static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
 {
+    const double clock = pg__trace_begin(t->report.trace);
     pg_status st = PG_OK;
     if (!pg__partials_any(&t->pool) && t->sums.facts.n_ranks == 1)
         return PG_OK;
@@ -471,9 +472,15 @@ static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
         return pg__with_message(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out),
                                 err);
     PG_TRY(pg__all_reduce(t, err));
-    if (t->loop.stops_on_nan)
+    if (t->loop.stops_on_nan || clock > 0)
         PG_TRY(pg__all_reduce_wait(t, err));
     *out = t->devs.devices[0].sum;
+    if (t->devs.n_devices > 1 || t->sums.facts.n_ranks > 1)
+        pg__trace_end_on(t->report.trace, PG_TRACE_EXCHANGE,
+                         &(pg__trace_event){.began = clock,
+                                            .what = PG_TRACE_BUCKET,
+                                            .b = t->vars.offsets[t->vars.n_params] *
+                                                 t->devs.backend->real_bytes});
 done:
     return st;
 }
