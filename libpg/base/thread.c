@@ -6,6 +6,10 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdint.h>
+#ifndef PG_PORTABLE
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -21,6 +25,29 @@ size_t pg__processors(void)
 #endif
     return n;
 }
+
+#if !defined(PG_PORTABLE) && defined(SYS_sched_setattr)
+#define SLICE 100000 /* ns */
+
+void pg__thread_hurry(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t slice, deadline, period;
+    } attr = {.size = sizeof attr};
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.slice = SLICE;
+    (void)syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+#else
+void pg__thread_hurry(void)
+{
+}
+#endif
 
 size_t pg__threads(size_t wanted)
 {

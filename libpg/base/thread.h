@@ -13,6 +13,11 @@ size_t pg__processors(void); /* that this process may use; at least 1 */
 /* The number of threads that a caller asked for: 0: one a processor. At most PG_MAX_THREADS. */
 size_t pg__threads(size_t wanted);
 
+/* Asks the kernel to run the calling thread as soon as it wakes. Since Linux 6.12 a thread that
+ * asks for short slices of time interrupts others, whose slices last milliseconds; elsewhere
+ * nothing changes. */
+void pg__thread_hurry(void);
+
 /* Does one item. worker: number of the thread, from 0, for resources that only one thread may use
  * at a time. */
 typedef pg_status (*pg__job)(void *ctx, size_t worker, size_t item, pg_err *err);

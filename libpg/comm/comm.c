@@ -152,7 +152,7 @@ static double be_patient(pg__comm *c, const volatile int **cancel)
 void pg__comm_forget_sums(pg__comm *c)
 {
     pg__mover_stop(c);
-    c->sums = NULL;
+    pg__sums_forget(c);
 }
 
 static void leave(pg__comm *c, pg__mpi_end how)

@@ -115,9 +115,8 @@ typedef struct pg__comm_sum_of {
     void *work; /* NULL, or on all ranks memory for half of the numbers and 16 more: then a faster
                    way is used if the number of ranks is a power of two and all get the sum */
     const char *what;
-    void *requests[2];
-    size_t level;
-    int in_halves, goes_up, tag;
+    size_t n_begun, n_done; /* numbers */
+    int in_halves;
     int is_under_way;    /* begun, but not finished */
     double began, ended; /* pg__now() */
     struct pg__comm_sum_of *next;

@@ -16,6 +16,16 @@ typedef struct pg__peer {
     int is_here; /* its process is visible from here */
 } pg__peer;
 
+/* Numbers [from, to) of a sum. */
+typedef struct pg__sum_piece {
+    pg__comm_sum_of *sum; /* NULL: finished */
+    size_t from, to, level;
+    int goes_up, tag;
+    void *requests[2];
+} pg__sum_piece;
+
+#define PG_PIECES 64u /* in progress at once */
+
 struct pg__comm {
     const pg__mpi *mpi;
     pg__mpi_job *job;
@@ -29,10 +39,11 @@ struct pg__comm {
     const volatile int *cancel;
     char name[PG_MPI_MESSAGE];
     pg__peer *peers;
-    pthread_mutex_t lock;  /* guards calls of MPI, and the sums below */
-    pg__comm_sum_of *sums; /* in progress, in the order in which they began */
-    size_t n_sums;         /* number of sums begun by halving */
-    pg_status sums_st;     /* of those that nobody has waited for yet */
+    pthread_mutex_t lock;            /* guards calls of MPI, and the sums below */
+    pg__comm_sum_of *sums;           /* in progress, in the order in which they began */
+    pg__sum_piece pieces[PG_PIECES]; /* piece k stands at k % PG_PIECES */
+    size_t first_piece, next_piece;  /* the first that is not finished, and the next to begin */
+    pg_status sums_st;               /* of those that nobody has waited for yet */
     pg_err sums_err;
     struct pg__mover *mover; /* or NULL */
     int has_no_thread;       /* it could not be started */
@@ -64,8 +75,10 @@ pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
 
 /* ---- comm_sums.c ---- */
 
-/* Moves the first n of the sums in progress. A failure is stored until somebody waits. */
+/* Moves the first n of the pieces in progress, and begins others. A failure is stored until
+ * somebody waits. */
 void pg__sums_move(pg__comm *c, size_t n);
+void pg__sums_forget(pg__comm *c);
 pg_status pg__sums_failed(const pg__comm *c, pg_err *err);
 
 /* ---- comm_mover.c ---- */

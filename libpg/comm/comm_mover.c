@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/comm_impl.h"
 
 #define NAP 500000 /* ns between two polls: 625 KB at 10 Gbit/s */
@@ -22,6 +23,7 @@ static void *move(void *arg)
     const struct timespec nap = {.tv_nsec = NAP};
     pg__comm *c = arg;
     struct pg__mover *m = c->mover;
+    pg__thread_hurry(); /* it needs little time, but the link is idle while it waits for a core */
     pg__mpi_lock(c);
     while (!m->stops) {
         if (!c->sums) {
