@@ -114,6 +114,9 @@ typedef struct pg__comm_sum_of {
                    PG_TO_ALL */
     void *work; /* NULL, or on all ranks memory for half of the numbers and 16 more: then a faster
                    way is used if the number of ranks is a power of two and all get the sum */
+    float
+        *lost; /* NULL, or on all ranks, if that way is used for floats: numbers travel as bfloat16;
+                  what rounding takes from this rank's is added to its next sum, per number */
     const char *what;
     size_t n_begun, n_done; /* numbers */
     int in_halves;

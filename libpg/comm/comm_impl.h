@@ -81,6 +81,13 @@ void pg__sums_move(pg__comm *c, size_t n);
 void pg__sums_forget(pg__comm *c);
 pg_status pg__sums_failed(const pg__comm *c, pg_err *err);
 
+/* ---- comm_bf16.c: lost gets what rounding takes, per number ---- */
+
+void pg__bf16_put(uint16_t *to, const float *from, float *lost, size_t n);
+void pg__bf16_round(float *x, float *lost, size_t n);
+void pg__bf16_take(float *to, const uint16_t *from, size_t n, int adds);
+void pg__bf16_repay(float *x, float *lost, size_t n); /* x += lost, which is 0 then */
+
 /* ---- comm_mover.c ---- */
 
 /* A sum is in progress: wakes the thread that moves sums, if there is or should be one. */

@@ -42,25 +42,37 @@ static pg__range keeps_at(const pg__comm *c, const pg__sum_piece *p, pg__range *
     return at;
 }
 
+/* Memory for what comes in, which is half of the piece; if it is rounded, for what goes out, too.
+ */
+static char *work_of(const pg__sum_piece *p)
+{
+    return (char *)p->sum->work + p->from / 2 * p->sum->real_bytes;
+}
+
+/* What goes out, behind the memory for what comes in. On the way up it has been rounded before. */
+static const void *rounded(const pg__sum_piece *p, pg__range out, pg__range in)
+{
+    const pg__comm_sum_of *s = p->sum;
+    uint16_t *to = (uint16_t *)(void *)work_of(p) + (in.to - in.from);
+    pg__bf16_put(to, (const float *)s->mem + out.from, s->lost + out.from, out.to - out.from);
+    return to;
+}
+
 static pg_status swap(pg__comm *c, pg__sum_piece *p, pg__range out, void *into, pg__range in,
                       pg_err *err)
 {
     const int partner = (int)(c->rank ^ (size_t)1 << p->level);
     const int tag = p->tag + 2 * (int)p->level + p->goes_up;
-    const size_t each = p->sum->real_bytes;
+    const size_t each = p->sum->lost ? sizeof(uint16_t) : p->sum->real_bytes;
+    const void *from = p->sum->lost ? rounded(p, out, in) : at_element(p->sum, out.from);
     int e = 0;
+    if (p->sum->lost)
+        into = work_of(p);
     if (in.from < in.to)
         e = c->mpi->receive(c->job, into, (in.to - in.from) * each, partner, tag, &p->requests[0]);
     if (e == 0 && out.from < out.to)
-        e = c->mpi->send(c->job, at_element(p->sum, out.from), (out.to - out.from) * each, partner,
-                         tag, &p->requests[1]);
+        e = c->mpi->send(c->job, from, (out.to - out.from) * each, partner, tag, &p->requests[1]);
     return e == 0 ? PG_OK : pg__comm_failed(c, e, p->sum->what, err);
-}
-
-/* Memory for what comes in, which is half of the piece. */
-static char *work_of(const pg__sum_piece *p)
-{
-    return (char *)p->sum->work + p->from / 2 * p->sum->real_bytes;
 }
 
 static pg_status begin_level(pg__comm *c, pg__sum_piece *p, pg_err *err)
@@ -85,18 +97,38 @@ static void finish(pg__comm *c, pg__sum_piece *p)
     *at = s->next;
 }
 
+/* Sums of what this rank keeps, or on the way up the others'. */
+static void take(const pg__sum_piece *p, pg__range mine, pg__range other)
+{
+    const pg__comm_sum_of *s = p->sum;
+    const pg__range in = p->goes_up ? other : mine;
+    if (s->lost)
+        pg__bf16_take((float *)s->mem + in.from, (const uint16_t *)(const void *)work_of(p),
+                      in.to - in.from, !p->goes_up);
+    else if (!p->goes_up)
+        pg__tree_add(at_element(s, in.from), work_of(p), in.to - in.from, s->real_bytes);
+}
+
+/* The sums of `mine` are complete; all ranks get the same. */
+static void turn(pg__sum_piece *p, pg__range mine)
+{
+    const pg__comm_sum_of *s = p->sum;
+    p->goes_up = 1;
+    if (s->lost)
+        pg__bf16_round((float *)s->mem + mine.from, s->lost + mine.from, mine.to - mine.from);
+}
+
 /* The messages of the current level have arrived. */
 static pg_status end_level(pg__comm *c, pg__sum_piece *p, pg_err *err)
 {
     pg__range other;
     const pg__range mine = keeps_at(c, p, &other);
+    take(p, mine, other);
     if (!p->goes_up) {
-        pg__tree_add(at_element(p->sum, mine.from), work_of(p), mine.to - mine.from,
-                     p->sum->real_bytes);
         if ((size_t)2 << p->level < c->size)
             p->level++;
         else
-            p->goes_up = 1;
+            turn(p, mine);
     } else if (p->level > 0) {
         p->level--;
     } else {
@@ -125,7 +157,8 @@ static pg_status move(pg__comm *c, pg__sum_piece *p, pg_err *err)
 
 static pg_status begin_piece(pg__comm *c, pg__comm_sum_of *s, pg_err *err)
 {
-    const size_t left = s->n - s->n_begun, most = PIECE / s->real_bytes;
+    const size_t left = s->n - s->n_begun;
+    const size_t most = PIECE / (s->lost ? sizeof(uint16_t) : s->real_bytes);
     const int is_cut = s->in_halves && c->n_local < c->size;
     pg__sum_piece *p = &c->pieces[c->next_piece % PG_PIECES];
     *p = (pg__sum_piece){.sum = s,
@@ -134,6 +167,8 @@ static pg_status begin_piece(pg__comm *c, pg__comm_sum_of *s, pg_err *err)
                          .tag = (int)(PG_TAG_SUMS + c->next_piece % N_TAGS * TAGS)};
     c->next_piece++;
     s->n_begun = p->to;
+    if (s->lost)
+        pg__bf16_repay((float *)s->mem + p->from, s->lost + p->from, p->to - p->from);
     if (s->in_halves)
         return begin_level(c, p, err);
     const int to = s->to == PG_TO_ALL ? -1 : (int)s->to;

@@ -1,16 +1,19 @@
 /* Run by mpirun (link.py): do sums go on while no rank calls MPI? Between machines a thread moves
  * them; on one machine there is none. usage: moves apart|here */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 
 #define N       ((size_t)1 << 20) /* numbers of a sum: more than kernels have room for in sockets */
 #define N_SUMS  8u
 #define ROUNDS  2 /* after the first, tags of messages repeat */
+#define MANY    16
 #define SECONDS 60
 
 static float value(size_t rank, size_t i)
@@ -99,6 +102,49 @@ static const char *once(pg__comm *c, float *mem, float *work, size_t threads, in
     return st == PG_OK ? wrong : err->msg;
 }
 
+/* Are the sums those of all ranks, bit for bit? */
+static int are_same(pg__comm *c, const float *mem, pg_err *err)
+{
+    uint32_t mine = pg__crc32(0, mem, N * sizeof *mem), all[64];
+    int same = pg__comm_gather(c, &mine, all, sizeof mine, "the sums", err) == PG_OK;
+    for (size_t k = 1; same && k < pg__comm_size(c); k++)
+        same = all[k] == all[0];
+    return same;
+}
+
+/* Sums of rounded numbers: what rounding takes is made up for, so that the error of all rounds
+ * together is no larger than that of one. */
+static const char *rounded(pg__comm *c, float *mem, float *work, float *lost, pg_err *err)
+{
+    const size_t n_ranks = pg__comm_size(c);
+    double *all = pg__mem_array(N, sizeof *all);
+    const char *wrong = all ? NULL : "out of memory";
+    for (int round = 0; round < MANY && !wrong; round++) {
+        pg__comm_sum_of sum = {.mem = mem,
+                               .n = N,
+                               .real_bytes = sizeof *mem,
+                               .to = PG_TO_ALL,
+                               .work = work,
+                               .lost = lost};
+        for (size_t i = 0; i < N; i++)
+            mem[i] = value(pg__comm_rank(c), i);
+        if (pg__comm_sum_begin(c, &sum, "the sum", err) != PG_OK ||
+            pg__comm_sums_wait(c, &sum, 1, "the sum", err) != PG_OK)
+            wrong = err->msg;
+        else if (!are_same(c, mem, err))
+            wrong = "rounded sums differ";
+        for (size_t i = 0; i < N; i++)
+            all[i] += mem[i];
+    }
+    for (size_t i = 0; i < N && !wrong; i++) {
+        const double want = (double)total(n_ranks, i);
+        if (fabs(all[i] - MANY * want) > (double)n_ranks * want / 256)
+            wrong = "rounding is not made up for";
+    }
+    pg__mem_free(all);
+    return wrong;
+}
+
 static int check(pg__comm *c, int apart, pg_err *err)
 {
     const size_t threads = n_threads() + (size_t)apart;
@@ -107,6 +153,10 @@ static int check(pg__comm *c, int apart, pg_err *err)
     const char *wrong = mem && work ? NULL : "out of memory";
     for (int round = 0; round < ROUNDS && !wrong; round++)
         wrong = once(c, mem, work, threads, apart, err);
+    if (!wrong && (pg__comm_size(c) & (pg__comm_size(c) - 1)) == 0) {
+        memset(mem + N, 0, N * sizeof *mem);
+        wrong = rounded(c, mem, work, mem + N, err);
+    }
     if (wrong)
         fprintf(stderr, "rank %zu: %s\n", pg__comm_rank(c), wrong);
     pg__comm_close(c);

@@ -11,6 +11,7 @@ Several processes train together, started by a real mpirun:
   shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
   swaps    --shard-optimizer with SwapEMAWeights, before and behind what writes checkpoints: the same files
   memory   the forecast against what two ranks take while they train
+  rounded  --compress bfloat16: the loss is hardly another one, and ranks stay equal; where it cannot be it is refused
   traced   --profile=trace: one file with the steps of all ranks, also of a run that is stopped or loses a rank
   plan     --plan: what a message costs is found between the ranks, then rank 0 goes on alone
   refused  another model, other data, other options on a rank: all end, one message, nothing written
@@ -290,6 +291,26 @@ def memory(folder):
         (folder / 'log.csv').unlink()
         print(f'{what}: forecast {want / 1e6:.1f} MB, resident {[round(x / 1e6, 1) for x in got]}')
         expect(f'{what}: the forecast', got and all(abs(x - want) <= max(0.05 * x, 8e6) for x in got), f'{want}, resident {got}')
+
+
+def rounded(folder):
+    command = [tools / 'pgfit', '--demo', 'digits', '--epochs', '12', '--seed', '3', '-j', '1', '--devices', 'cpu:0', '--force', '--batch-size', '50', '--json']
+    for optimizer, most in (('sgd:learning_rate=0.05', 0.02), ('adam', 0.1)):  # Adam makes steps out of rounding
+        for n in (2, 4):
+            losses, ways = [], ((), ('--compress', 'bfloat16'))
+            for k, how in enumerate(ways):
+                r = run(ranks(n, *command, '--optimizer', optimizer, *how, '-o', f'out{k}.weights.h5'), folder, more={'PG_BUCKET_BYTES': '4096'})
+                found = [json.loads(x) for x in r.stdout.splitlines() if x.startswith('{"event": "epoch"')]
+                expect(f'{optimizer} by {n} ranks {" ".join(how)}', r.returncode == 0 and len(found) == 12, show(r))
+                losses.append([x['loss'] for x in found])
+            off = [abs(b / a - 1) for a, b in zip(*losses)]
+            print(f'{optimizer}, {n} ranks: losses {losses[0][-1]:.5f} and {losses[1][-1]:.5f}, at most {max(off, default=0):.2%} apart')
+            expect(f'{optimizer} by {n} ranks: the loss', off and 0 < max(off) < most, str(losses))
+            expect(f'{optimizer} by {n} ranks: other bits', (folder / 'out0.weights.h5').read_bytes() != (folder / 'out1.weights.h5').read_bytes(), 'the same')
+    for n, how, why in ((3, (), 'a power of two'), (2, ('--deterministic',), 'deterministic excludes it'), (2, ('--shard-optimizer',), 'choose one')):
+        r = run(ranks(n, *command, '--compress', 'bfloat16', *how, '-o', 'no.weights.h5'), folder, timeout=60)
+        expect(f'compress by {n} ranks {how}: refused', r.returncode in (2, 3) and len(job.said(r.stderr)) == 1 and why in r.stderr, show(r))
+        expect(f'compress by {n} ranks {how}: nothing written', not (folder / 'no.weights.h5').exists())
 
 
 def traced(folder):
@@ -593,7 +614,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, apart, bits, normal, files, shards, swaps, memory, traced, plan, refused, data, misused, without, kill):
+for part in (golden, apart, bits, normal, files, shards, swaps, memory, rounded, traced, plan, refused, data, misused, without, kill):
     if part.__name__ != options.only if options.only else not chosen(options.mpi + part.__name__):
         continue
     with tempfile.TemporaryDirectory() as d:

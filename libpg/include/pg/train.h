@@ -130,17 +130,19 @@ typedef struct pg_train_opts {
     int loss_from_probabilities; /* never compute the loss from logits, as after multi_gpu_model's
                                     Concatenate */
     int for_prediction;          /* weights only: ignore what `model` says about its training */
-    int joins_job;       /* train with the other processes that mpirun, srun or, for GPUs, torchrun
-                            started with this one: the devices of all, in the order of their ranks,
-                            are the replicas. Every process makes the same calls; pg_fit() and
-                            pg_predict() give each its part of the rows, and only rank 0 writes
-                            files. No effect in a process that is alone */
-    int shard_optimizer; /* divide the optimizer's state over the processes of the job (ZeRO stage
-                            1): results are the same, and each process keeps 1 / processes of it.
-                            CPUs only; no effect in a process that is alone. Then all must call
-                            pg_trainer_save(), and pg_trainer_read_grad() has gradients only if they
-                            are clipped by norm */
-    double comm_timeout; /* seconds that a process waits for the others before PG_E_PEER; 0: 300 */
+    int joins_job;        /* train with the other processes that mpirun, srun or, for GPUs, torchrun
+                             started with this one: the devices of all, in the order of their ranks,
+                             are the replicas. Every process makes the same calls; pg_fit() and
+                             pg_predict() give each its part of the rows, and only rank 0 writes
+                             files. No effect in a process that is alone */
+    int shard_optimizer;  /* divide the optimizer's state over the processes of the job (ZeRO stage
+                             1): results are the same, and each process keeps 1 / processes of it.
+                             CPUs only; no effect in a process that is alone. Then all must call
+                             pg_trainer_save(), and pg_trainer_read_grad() has gradients only if they
+                             are clipped by norm */
+    const char *compress; /* "bfloat16": processes on CPUs, a power of two, send gradients rounded
+                             to it and make up for that later; not if deterministic or sharded */
+    double comm_timeout;  /* seconds that a process waits for the others before PG_E_PEER; 0: 300 */
     const volatile int *cancel; /* set by a signal handler to end waiting for others; or NULL */
 } pg_train_opts;
 

@@ -24,9 +24,14 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         .timeout = o->comm_timeout, .cancel = o->cancel, .on_gpus = pg__are_gpus(o->devices)};
     pg__comm *comm = NULL;
     pg_status st = PG_OK;
+    if (o->compress && strcmp(o->compress, "bfloat16") != 0)
+        PG_FAIL(PG_E_ARG, "compress: %s is not known; there is bfloat16", PG_SHOW(o->compress));
     if (!o->joins_job)
         return PG_OK;
     PG_TRY(pg__comm_open(&comm, &opts, err));
+    if (!comm && o->compress && !o->for_prediction)
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "compress: this process is alone, so no gradients are sent"));
     if (!comm)
         return o->shard_optimizer && !o->for_prediction
                    ? pg__strs_printf(&t->report.notes, err,
@@ -40,6 +45,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->ranks->comm = comm;
     t->ranks->cancel = o->cancel;
     t->ranks->shards = o->shard_optimizer;
+    t->ranks->compresses = o->compress != NULL;
     comm = NULL;
     const size_t n = pg__comm_size(t->ranks->comm);
     t->ranks->first_replica = pg__mem_array(n + 1, sizeof *t->ranks->first_replica);
@@ -143,6 +149,25 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
+/* Rounded numbers are summed by halving and doubling, over MPI. */
+static pg_status check_compression(const pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    const size_t n = pg__comm_size(t->ranks->comm);
+    if (o->deterministic)
+        return pg_fail(err, PG_E_ARG,
+                       "compress: it rounds gradients as they are sent, so results depend on the "
+                       "number of processes; deterministic excludes it");
+    if (o->shard_optimizer)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "compress: not with a divided optimizer (shard_optimizer); choose one");
+    if (!t->devs.backend->host_memory || t->devs.backend->real_bytes != sizeof(float))
+        return pg_fail(err, PG_E_UNSUPPORTED, "compress: only float32 sums of CPUs; leave it out");
+    if (n & (n - 1))
+        return pg_fail(err, PG_E_UNSUPPORTED, "compress: %zu processes; it requires a power of two",
+                       n);
+    return PG_OK;
+}
+
 /* Launchers that provide only an address work for GPUs, which sum by themselves. */
 static pg_status check_launcher(const pg__trainer_devs *devs, pg_err *err)
 {
@@ -186,6 +211,8 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     }
     if (r->shards && !t->devs.backend->host_memory)
         PG_FAIL(PG_E_UNSUPPORTED, "shard-optimizer: not on GPUs; leave it out");
+    if (r->compresses)
+        PG_TRY(check_compression(t, o, err));
     t->pool.cut.n_here = t->pool.cut.n_replicas;
     t->pool.cut.first_here = r->first_replica[rank];
     t->pool.cut.n_replicas = r->first_replica[n];
@@ -254,7 +281,8 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
                                  o->weighted_metrics,
                                  o->freeze,
                                  o->replace_head,
-                                 o->rules};
+                                 o->rules,
+                                 o->compress};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         s.options = hash_text(s.options, texts[i]);
     if (o->deterministic)

@@ -29,6 +29,7 @@ typedef struct pg__ranks {
     int stops;      /* some rank was asked to stop before the last step */
     int has_agreed; /* all ranks failed, and know it */
     int shards;     /* the optimizer's state is divided */
+    int compresses; /* gradients travel as bfloat16 */
     uint32_t mark;  /* checksum of all that was put into it */
     pg__window windows[PG_MAX_SLOTS];
     pg__strs compared; /* descriptions of the data */

@@ -22,6 +22,7 @@ static const char what[] = "the gradients";
 struct pg__bucket_sums {
     pthread_mutex_t lock;   /* of everything below but `left` */
     char *work;             /* incoming data while buckets or the tree are summed; or NULL */
+    float *lost;            /* what rounding took from this rank's, per element; or NULL */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
     size_t n_each;          /* 1, or one for each rank that gets a part of the bucket */
     _Atomic size_t n_begun; /* written under the lock */
@@ -49,7 +50,8 @@ uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
         return 0;
     if (t->sums.n_buckets == 0)
         pg__buckets_cut(t);
-    return (n / 2 + (uint64_t)SPARE * t->sums.n_buckets) * each;
+    return (n / 2 + (uint64_t)SPARE * t->sums.n_buckets) * each +
+           (t->ranks && t->ranks->compresses ? n * sizeof(float) : 0);
 }
 
 uint64_t pg__sums_needed(pg_trainer *t)
@@ -67,9 +69,12 @@ uint64_t pg__sums_held(pg_trainer *t)
 static pg_status make_room(pg_trainer *t)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
-    const uint64_t n = pg__sums_needed(t);
-    if (!b->work && n > 0)
+    const uint64_t n = pg__sums_needed(t), n_elems = t->vars.offsets[t->vars.n_params];
+    if (!b->work && n > 0) {
         b->work = pg__mem_aligned((size_t)n);
+        if (b->work && t->ranks->compresses)
+            b->lost = (float *)(void *)(b->work + n) - n_elems;
+    }
     return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
 }
 
@@ -153,7 +158,8 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
                                .n = (size_t)(to - from),
                                .real_bytes = t->devs.backend->real_bytes,
                                .to = b->n_each > 1 ? p : PG_TO_ALL,
-                               .work = b->work ? work_of(t, k) : NULL};
+                               .work = b->work ? work_of(t, k) : NULL,
+                               .lost = b->lost ? b->lost + from : NULL};
         if (s->n > 0)
             st = pg__comm_sum_begin(t->ranks->comm, s, what, err);
     }

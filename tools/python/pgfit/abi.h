@@ -156,7 +156,7 @@ struct pg_train_opts {
     char *schedule; int optimizer_rules; const char *loss; const char *loss_weights; const char *metrics; const char
     *weighted_metrics; const char *rules; const char *devices; int gpu_tune; int cpu_merge; int precision; const char *place; size_t
     threads; int deterministic; size_t lanes; int batch_norm; int conv; const char *compile_from; int
-    loss_from_probabilities; int for_prediction; int joins_job; int shard_optimizer; double comm_timeout; const
+    loss_from_probabilities; int for_prediction; int joins_job; int shard_optimizer; const char *compress; double comm_timeout; const
     volatile int *cancel;
 };
 struct pg_save_opts {
