@@ -6,6 +6,7 @@
 #   sh tools/setup.sh wheel   builds nothing there, but Python wheels and their sources in build/dist/: see tools/packaging/wheel/make
 #   sh tools/setup.sh deb     the same for Debian packages: see tools/packaging/debian/make
 #   sh tools/setup.sh container    the same for a container image: see tools/packaging/container/make
+#   sh tools/setup.sh web     makes the page that repairs files in a browser, in build/web/: see tools/web/make
 #
 # Further arguments go to meson setup: -Dcuda=disabled does not use an installed CUDA compiler.
 #
@@ -18,13 +19,16 @@ build_packages="gcc libc6-dev meson pkg-config libhdf5-dev zlib1g-dev libjansson
 test_packages="libcmocka-dev hdf5-tools libopenmpi-dev openmpi-bin libmpich-dev mpich"
 
 what=${1:-}
+web_packages="emscripten nodejs cmake dpkg-dev"
+
 case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
 wheel | deb) packages="git debootstrap" ;;
 container) packages="git debootstrap buildah" ;;
+web) packages="meson pkg-config $web_packages" ;;
 *)
-    sed -n '4,8s/^# *//p' "$0" >&2
+    sed -n '4,9s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -55,6 +59,11 @@ fi
 case $what in
 wheel | container)
     as_root env "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" sh "tools/packaging/$what/make"
+    exit
+    ;;
+web)
+    mkdir -p build
+    sh tools/web/make "$PWD/build"
     exit
     ;;
 deb)

@@ -2,6 +2,12 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
+#ifdef PG_HAVE_TRAINER
+#define PG_REF(op, type) pg__ref_##op##_##type
+#else /* nothing is computed */
+#define PG_REF(op, type) NULL
+#endif
+
 static const pg__op ops[PG_N_OPS] = {
 #define PG_ENTRY(op, outs, tol, back, attrs) \
     {.name = #op,                            \
@@ -11,8 +17,8 @@ static const pg__op ops[PG_N_OPS] = {
      .tol_f32 = tol,                         \
      .shape = pg__shape_##op,                \
      .backward = back,                       \
-     .ref_f32 = pg__ref_##op##_f32,          \
-     .ref_f64 = pg__ref_##op##_f64,          \
+     .ref_f32 = PG_REF(op, f32),             \
+     .ref_f64 = PG_REF(op, f64),             \
      .attrs_bytes = sizeof(attrs)},
 #define PG_OP(name, n_out, tol, attrs)      PG_ENTRY(name, n_out, tol, pg__backward_##name, attrs)
 #define PG_GRAD_OP(name, n_out, tol, attrs) PG_ENTRY(name, n_out, tol, NULL, attrs)
@@ -20,6 +26,7 @@ static const pg__op ops[PG_N_OPS] = {
 #undef PG_OP
 #undef PG_GRAD_OP
 #undef PG_ENTRY
+#undef PG_REF
 };
 
 const pg__op *pg__op_of(pg__op_kind kind)

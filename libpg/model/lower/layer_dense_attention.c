@@ -151,7 +151,7 @@ static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_e
         return PG_OK;
     if (pg__dim_mul(c->t, c->s) > PG_MAX_CONSTANT)
         PG_FAIL(PG_E_LIMIT, "a causal mask of more steps than are supported");
-    lower = pg__mem_array(pg__dim_mul(c->t, c->s), sizeof *lower);
+    lower = pg__mem_array((size_t)pg__dim_mul(c->t, c->s), sizeof *lower);
     if (!lower)
         return pg__nomem(err);
     for (uint64_t i = 0; i < c->t; i++)

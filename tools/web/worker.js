@@ -1,0 +1,146 @@
+// worker.js - runs the tools, one command after the other, where the page stays alive meanwhile. A command finds the files that
+// came with it in a tree of its own; what it writes goes to one file of the browser's private file system (OPFS), or to memory
+// where there is none, and comes back as Blobs that are slices of it. Ending this worker cancels: nothing is half there.
+//
+// In: {module, folder} once, then {id, args, files: [{path, file}]}. Out: {id, progress: percent} and
+// {id, status, out, err, files: [{path, blob}]}, or {id, crash: text}.
+import {CHUNK, Folder, Input, Pages, Store, System} from './system.js';
+
+const MEMORY = 1 << 30; // what a browser without OPFS may keep
+
+class DiskStore extends Store {
+    constructor(handle, access, free) {
+        super();
+        Object.assign(this, {handle, access, free});
+    }
+    read(at, bytes) {
+        return this.access.read(bytes, {at});
+    }
+    write(at, bytes) {
+        return this.access.write(bytes, {at});
+    }
+    async blobs(ranges_of) {
+        this.access.close();
+        const all = await this.handle.getFile();
+        return ranges_of.map((ranges) =>
+            new Blob(ranges.map(([from, to]) => from < 0 ? new Uint8Array(to - from) : all.slice(from, to))));
+    }
+}
+
+class MemoryStore extends Store {
+    constructor() {
+        super();
+        this.chunks = [];
+    }
+    get free() {
+        return MEMORY - CHUNK * (this.chunks.length - this.spare.length);
+    }
+    at(where) {
+        return this.chunks[Math.floor(where / CHUNK)] ??= new Uint8Array(CHUNK);
+    }
+    read(at, bytes) {
+        bytes.set(this.at(at).subarray(at % CHUNK, at % CHUNK + bytes.length));
+        return bytes.length;
+    }
+    write(at, bytes) {
+        if (this.free < 0)
+            return 0;
+        this.at(at).set(bytes, at % CHUNK);
+        return bytes.length;
+    }
+    async blobs(ranges_of) {
+        const piece = (from, to) => {
+            const out = [];
+            for (let at = from; at < to; at = Math.floor(at / CHUNK + 1) * CHUNK)
+                out.push(this.at(at).subarray(at % CHUNK, Math.min(CHUNK, to - at + at % CHUNK)));
+            return out;
+        };
+        return ranges_of.map((ranges) =>
+            new Blob(ranges.flatMap(([from, to]) => from < 0 ? [new Uint8Array(to - from)] : piece(from, to))));
+    }
+}
+
+let module, folder, n_scratch = 0;
+
+async function open_store() {
+    try {
+        const top = await (await navigator.storage.getDirectory()).getDirectoryHandle(folder, {create: true});
+        const handle = await top.getFileHandle(`${n_scratch++}-${crypto.randomUUID()}`, {create: true});
+        const {quota, usage} = await navigator.storage.estimate();
+        return new DiskStore(handle, await handle.createSyncAccessHandle(), Math.max(0, quota - usage));
+    } catch {
+        return new MemoryStore();
+    }
+}
+
+const reader = new FileReaderSync();
+
+class Stream {
+    constructor(blob) {
+        this.reader = blob.stream().getReader({mode: 'byob'});
+        this.buffer = new ArrayBuffer(CHUNK);
+    }
+    async next() {
+        const {value} = await this.reader.read(new Uint8Array(this.buffer), {min: CHUNK});
+        this.buffer = value.buffer;
+        return value;
+    }
+    end() {
+        this.reader.cancel().catch(() => {});
+    }
+}
+
+function tree_of(files) {
+    const root = new Folder(), pages = new Pages();
+    for (const {path, file} of files) {
+        const parts = path.split('/');
+        const ways = {
+            fetch: (from, to) => new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to))),
+            stream: (from) => new Stream(file.slice(from)),
+        };
+        root.at(parts.slice(0, -1)).entries.set(parts.at(-1), new Input(file.size, file.lastModified ?? 0, pages, ways));
+    }
+    return root;
+}
+
+function outputs_of(folder, path = '') {
+    return [...folder.entries].flatMap(([name, node]) => node.entries ? outputs_of(node, `${path}${name}/`)
+        : node instanceof Input ? [] : [{path: path + name, node}]);
+}
+
+// What a tool prints, and its progress, which it draws on one line.
+function printer(id) {
+    const text = ['', '', ''], decoders = [1, 2, 3].map(() => new TextDecoder());
+    return {
+        text,
+        print(fd, bytes) {
+            text[fd] += decoders[fd].decode(bytes, {stream: true});
+            if (fd !== 2 || !text[2].includes('\x1b[K'))
+                return;
+            const percent = /\r\x1b\[K *(\d+)%/.exec(text[2]);
+            text[2] = text[2].replace(/\r\x1b\[K( *\d+%[^\r\n]*)?/g, '');
+            if (percent)
+                postMessage({id, progress: Number(percent[1])});
+        },
+    };
+}
+
+async function run({id, args, files}) {
+    const store = await open_store(), root = tree_of(files), {text, print} = printer(id);
+    try {
+        const status = await new System({args, root, cwd: root, store, print}).run(module);
+        const found = status === 0 ? outputs_of(root) : [];
+        const blobs = await store.blobs(found.map(({node}) => node.ranges()));
+        postMessage({id, status, out: text[1], err: text[2], files: found.map(({path}, i) => ({path, blob: blobs[i]}))});
+    } catch (e) {
+        postMessage({id, crash: String(e), err: text[2]});
+    }
+}
+
+let last = Promise.resolve();
+onmessage = ({data}) => {
+    if (data.module)
+        ({module, folder} = data);
+    else
+        last = last.then(() => run(data));
+};
