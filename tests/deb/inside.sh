@@ -54,7 +54,7 @@ for t in pgcheck pgconvert pgdiff pgfit pginfo pgjoin pgsplit pgunwrap pgwrap; d
     check "zsh completes $t" says "^_$t$" zsh -fc "autoload -Uz compinit; compinit -D -u; echo \$_comps[$t]"
     check "fish completes $t" says '^--help' fish -c "complete -C '$t --'"
 done
-for page in pg pg-ci pg-cluster pg-formats pg-gpu pg-layers pg-performance pg-python pg-training; do
+for page in pg pg-ci pg-cluster pg-formats pg-gpu pg-layers pg-performance pg-python pg-training pg-web; do
     check "manual $page" says "^/usr/share/man/man7/$page" man -w $page
 done
 check "the loader finds all libraries" loads /usr/bin/pg* /usr/lib/*/libpg.so.0 /usr/lib/*/libpg/pg-mpi-*.so
