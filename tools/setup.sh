@@ -19,14 +19,12 @@ build_packages="gcc libc6-dev meson pkg-config libhdf5-dev zlib1g-dev libjansson
 test_packages="libcmocka-dev hdf5-tools libopenmpi-dev openmpi-bin libmpich-dev mpich"
 
 what=${1:-}
-web_packages="emscripten nodejs cmake dpkg-dev"
-
 case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
 wheel | deb) packages="git debootstrap" ;;
 container) packages="git debootstrap buildah" ;;
-web) packages="meson pkg-config $web_packages" ;;
+web) packages="meson pkg-config emscripten nodejs cmake dpkg-dev" ;;
 *)
     sed -n '4,9s/^# *//p' "$0" >&2
     exit 2
