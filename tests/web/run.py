@@ -257,7 +257,7 @@ def test_page(b, a, url):
         judge('parallel wrapper' in text(b, 'verdict') and '2 replicas' in text(b, 'reason'), 'a wrapper is seen as one')
         b.wait('document.querySelector("#report div")?.shadowRoot.querySelector("svg, table")')
         judge(True, 'the report with histograms is there')
-        a.picture(b, 'verdict')
+        a.picture(b, 'verdict', height=1400)
         a.axe_finds(b, 'verdict')
         press(b, '#proposals button')
         answered(b)
