@@ -12,18 +12,18 @@ const S_IFDIR = 0o40000, S_IFREG = 0o100000;
 const N_FILES = 1024; // open at a time, as on Linux
 const WAITS = 'Suspending' in WebAssembly; // calls may wait for a promise
 
-class Errno extends Error {
+// Thrown, and no Error, which would note where: a tool asks for thousands of files that are not there.
+class Errno {
     constructor(code) {
-        super(`errno ${code}`);
         this.code = code;
     }
 }
-class Exit extends Error {
+class Exit {
     constructor(status) {
-        super(`exit ${status}`);
         this.status = status;
     }
 }
+const encoder = new TextEncoder(), decoder = new TextDecoder();
 const fail = (code) => {
     throw new Errno(code);
 };
@@ -297,7 +297,7 @@ export class System {
     }
     text(at) {
         const all = new Uint8Array(this.memory.buffer);
-        return new TextDecoder().decode(all.slice(at, all.indexOf(0, at)));
+        return decoder.decode(all.subarray(at, all.indexOf(0, at)));
     }
     put32(at, n) {
         this.view.setUint32(at, n, true);
@@ -306,7 +306,7 @@ export class System {
         this.view.setBigInt64(at, BigInt(n), true);
     }
     put_text(at, size, text) {
-        const bytes = new TextEncoder().encode(text + '\0');
+        const bytes = encoder.encode(text + '\0');
         if (bytes.length > size)
             fail(E.NAMETOOLONG);
         this.bytes(at, bytes.length).set(bytes);
@@ -332,7 +332,7 @@ export class System {
         }
         if (node && !node.entries && path.endsWith('/'))
             fail(E.NOTDIR);
-        if (new TextEncoder().encode(name).length > 255)
+        if (name.length > 85 && encoder.encode(name).length > 255)
             fail(E.NAMETOOLONG);
         return {parent, name, node};
     }
@@ -627,7 +627,7 @@ export class System {
     }
     put_sizes(count, bytes, list) {
         this.put32(count, list.length);
-        this.put32(bytes, new TextEncoder().encode(list.map((s) => s + '\0').join('')).length);
+        this.put32(bytes, encoder.encode(list.map((s) => s + '\0').join('')).length);
     }
     args_get(pointers, at) {
         this.put_list(pointers, at, this.args);
