@@ -185,7 +185,7 @@ class Browser:
 
     def wait(self, expression, seconds=60):
         end = time.monotonic() + seconds
-        while not self.js(f'!!({expression})'):
+        while not self.js(f'Promise.resolve({expression}).then((x) => !!x)'):
             if time.monotonic() > end:
                 raise Lost(f'waited {seconds} s for {expression}')
             time.sleep(.05)

@@ -358,6 +358,11 @@ def test_folder_and_place(b, a, url, d):
     saved = b.js('navigator.storage.getDirectory().then((top) => top.getFileHandle("saved")).then((h) => h.getFile()).then((f) => f.arrayBuffer())'
                  '.then((x) => crypto.subtle.digest("SHA-256", x)).then((x) => [...new Uint8Array(x)].map((y) => y.toString(16).padStart(2, "0")).join(""))')
     subprocess.run([a.tools / 'pgjoin', folder, d / 'model.safetensors'], check=True, stdout=subprocess.DEVNULL)
+    kept = 'navigator.storage.getDirectory().then(async (top) => { let n = 0; for await (const name of top.keys()) n += name.startsWith("pg-"); return n; })'
+    before = b.js(kept)
+    press(b, '#clear')
+    b.wait(f'{kept}.then((n) => n === 0)')
+    judge(before == 1, 'a page that is gone leaves nothing behind, nor does starting again')
     judge(saved == hashlib.sha256((d / 'model.safetensors').read_bytes()).hexdigest(), 'a folder is joined, the output is where the user wants it')
 
 

@@ -1,11 +1,12 @@
 // engine.js - the tools for the page: a worker that runs one command after the other, and is ended to cancel.
 
-// The folder of this page in the browser's private file system, and a lock that tells other pages that it lives: what pages left
-// behind that are gone is removed.
+// The folder of this page in the browser's private file system, whose top is undefined if there is none, and a lock that tells other
+// pages that it lives: what pages left behind that are gone is removed.
 async function claim_folder() {
     const name = `pg-${crypto.randomUUID?.() ?? Math.random()}`;
+    let top, held;
     try {
-        const [top, {held}] = await Promise.all([navigator.storage.getDirectory(), navigator.locks.query()]);
+        [top, {held}] = await Promise.all([navigator.storage.getDirectory(), navigator.locks.query()]);
         navigator.locks.request(name, () => new Promise(() => {}));
         for await (const old of top.keys())
             if (old.startsWith('pg-') && old !== name && !held.some((lock) => lock.name === old))
@@ -13,7 +14,7 @@ async function claim_folder() {
     } catch {
         // no such file system here: the worker keeps files in memory
     }
-    return name;
+    return {top, name};
 }
 
 async function compile(url) {
@@ -28,13 +29,15 @@ export class Engine {
     static async load() {
         const engine = new Engine();
         [engine.module, engine.folder] = await Promise.all([compile(new URL('pg.wasm', import.meta.url)), claim_folder()]);
+        addEventListener('pagehide', () => engine.forget());
+        addEventListener('pageshow', ({persisted}) => persisted && location.reload());
         engine.start();
         return engine;
     }
     start() {
         this.waiting = new Map();
         this.worker = new Worker(new URL('worker.js', import.meta.url), {type: 'module'});
-        this.worker.postMessage({module: this.module, folder: this.folder});
+        this.worker.postMessage({module: this.module, folder: this.folder.name});
         this.worker.onmessage = ({data}) => {
             const {resolve, on_progress} = this.waiting.get(data.id);
             if ('progress' in data)
@@ -55,6 +58,11 @@ export class Engine {
     // Ends what runs: its answer is {cancelled: true}.
     cancel() {
         this.restart({cancelled: true});
+    }
+    // Ends what runs, and removes all outputs; what a browser still locks, the next page removes.
+    forget() {
+        this.cancel();
+        this.folder.top?.removeEntry(this.folder.name, {recursive: true}).catch(() => {});
     }
     // {status, out, err, files: [{path, blob}]}, {crash, err} or {cancelled}. files: [{path, file}], which the command finds.
     run(args, files, on_progress = () => {}) {

@@ -391,7 +391,7 @@ function connect() {
     $('clear').onclick = () => {
         given = new Map();
         operand = proposed = '';
-        engine.then((e) => e.cancel());
+        engine.then((e) => e.forget());
         clear_answer();
         $('answer').hidden = $('busy').hidden = true;
         show_files();

@@ -9,9 +9,9 @@ import {CHUNK, Folder, Input, Pages, Store, System} from './system.js';
 const MEMORY = 1 << 30; // what a browser without OPFS may keep
 
 class DiskStore extends Store {
-    constructor(handle, access, free) {
+    constructor(top, handle, access, free) {
         super();
-        Object.assign(this, {handle, access, free});
+        Object.assign(this, {top, handle, access, free});
     }
     read(at, bytes) {
         return this.access.read(bytes, {at});
@@ -21,6 +21,10 @@ class DiskStore extends Store {
     }
     async blobs(ranges_of) {
         this.access.close();
+        if (ranges_of.length === 0) {
+            await this.top.removeEntry(this.handle.name);
+            return [];
+        }
         const all = await this.handle.getFile();
         return ranges_of.map((ranges) =>
             new Blob(ranges.map(([from, to]) => from < 0 ? new Uint8Array(to - from) : all.slice(from, to))));
@@ -67,7 +71,7 @@ async function open_store() {
         const top = await (await navigator.storage.getDirectory()).getDirectoryHandle(folder, {create: true});
         const handle = await top.getFileHandle(`${n_scratch++}-${crypto.randomUUID()}`, {create: true});
         const {quota, usage} = await navigator.storage.estimate();
-        return new DiskStore(handle, await handle.createSyncAccessHandle(), Math.max(0, quota - usage));
+        return new DiskStore(top, handle, await handle.createSyncAccessHandle(), Math.max(0, quota - usage));
     } catch {
         return new MemoryStore();
     }
