@@ -66,7 +66,10 @@ HELPER = '''(async () => {
     const hex = (bytes) => [...new Uint8Array(bytes)].map((x) => x.toString(16).padStart(2, '0')).join('');
     window.pg_run = async (args, files) => {
         const given = await Promise.all(files.map(async ([path, url]) => ({path, file: await (await fetch(url)).blob()})));
-        const start = performance.now(), r = await engine.run(args, given), seconds = (performance.now() - start) / 1000;
+        const start = performance.now(), late = new Promise((resolve) => setTimeout(resolve, 120000, {crash: 'no answer in 120 s'}));
+        const r = await Promise.race([engine.run(args, given), late]), seconds = (performance.now() - start) / 1000;
+        if (r.crash)
+            engine.cancel();
         const outputs = {};
         for (const {path, blob} of r.files ?? [])
             outputs[path] = hex(await crypto.subtle.digest('SHA-256', await blob.arrayBuffer()));
