@@ -87,8 +87,13 @@ export class Pages {
         const stream = old && of === file && at === from + bytes.length ? old : file.stream(at);
         if (old && stream !== old)
             old.end();
-        this.window = {of: file, from: at, stream, bytes: await stream.next()};
-        return this.window.bytes;
+        try {
+            this.window = {of: file, from: at, stream, bytes: await stream.next()};
+            return this.window.bytes;
+        } catch { // it stalls or fails: slices say whether the file is readable
+            file.stream = undefined;
+            return this.ahead(file, at);
+        }
     }
     get(file, page) {
         const key = `${file.ino} ${page}`;

@@ -6,6 +6,7 @@
 // {id, status, out, err, files: [{path, blob}]}, or {id, crash: text}.
 import {CHUNK, Folder, Input, Pages, Store, System} from './system.js';
 
+const LATE = 5000;      // milliseconds without a byte, after which slices are read instead
 const MEMORY = 1 << 30; // what a browser without OPFS may keep
 
 class DiskStore extends Store {
@@ -85,7 +86,12 @@ class Stream {
         this.buffer = new ArrayBuffer(CHUNK);
     }
     async next() {
-        const {value} = await this.reader.read(new Uint8Array(this.buffer), {min: CHUNK});
+        let timer;
+        const late = new Promise((resolve, reject) => {
+            timer = setTimeout(reject, LATE, 'no bytes from the stream');
+        });
+        const {value} = await Promise.race([this.reader.read(new Uint8Array(this.buffer), {min: CHUNK}), late]);
+        clearTimeout(timer);
         this.buffer = value.buffer;
         return value;
     }
