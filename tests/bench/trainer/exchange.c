@@ -40,6 +40,7 @@ static void compute_until(double ms)
         for (int i = 0; i < 1000; i++)
             x = x * 0.999 + 1;
     kept = x;
+    (void)kept;
 }
 
 /* *ended: the computation. */
