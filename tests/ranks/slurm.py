@@ -117,7 +117,9 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             own = root / f'n{k}'
             (own / 'spool').mkdir(parents=True)
             shutil.copy(root / 'slurm.conf', own)
-            (own / 'mpi.conf').write_text(f'PMIxCliTmpDirBase={own}\n')  # its name is that of the job, the same on all nodes
+            # The folder's name is that of the job, the same on all nodes. The default, which takes turns of ring and tree, lets ranks out of
+            # MPI_Init before others are ready: one job in 20 of a program that does nothing else dies in Open MPI (Slurm 22.05, Open MPI 4.1).
+            (own / 'mpi.conf').write_text(f'PMIxCliTmpDirBase={own}\nPMIxCollFence=tree\n')
             command = ['slurmd', '-D', '-f', own / 'slurm.conf', '-N', f'n{k}']
             if self.own_names:
                 command = ['unshare', '--uts', 'sh', '-c', 'hostname $0; exec "$@"', f'n{k}', *command]
