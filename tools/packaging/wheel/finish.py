@@ -72,7 +72,7 @@ def write(out, root, info):
         lines.append(f'{name},,' if p == record else f'{name},sha256={digest},{p.stat().st_size}')
     record.write_text('\n'.join(lines) + '\n')
     when = time.gmtime(max(int(os.environ.get('SOURCE_DATE_EPOCH', time.time())), 315532800))[:6]
-    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED, compresslevel=7) as z:
         for p in files:
             entry = zipfile.ZipInfo(p.relative_to(root).as_posix(), when)
             entry.compress_type = zipfile.ZIP_DEFLATED
