@@ -57,7 +57,17 @@ static int quote(char *out, size_t size, const char *name)
     return !*name;
 }
 
-/* Where several fit, the one of the newest Python: python3.12 is newer than python3.9. */
+/* Of two paths that differ in one number: python3.12 is newer than python3.9. */
+static int is_newer(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return strtoul(a, NULL, 10) > strtoul(b, NULL, 10);
+}
+
+/* Where several fit, the one of the newest Python. */
 static int newest(char out[PATH_MAX], const char *pattern)
 {
     glob_t g;
@@ -65,7 +75,7 @@ static int newest(char out[PATH_MAX], const char *pattern)
     if (glob(pattern, GLOB_NOSORT, NULL, &g) != 0)
         return 0;
     for (size_t k = 0; k < g.gl_pathc; k++)
-        if (strlen(g.gl_pathv[k]) < PATH_MAX && (!best || strverscmp(g.gl_pathv[k], best) > 0))
+        if (strlen(g.gl_pathv[k]) < PATH_MAX && (!best || is_newer(g.gl_pathv[k], best)))
             best = g.gl_pathv[k];
     if (best)
         strcpy(out, best);

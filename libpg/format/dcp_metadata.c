@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bsd.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"

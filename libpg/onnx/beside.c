@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bsd.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "io/folder.h"

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/bsd.h"
+
 #define MAX_ASKED 8u
 #define MAX_NOTED 256u /* more are no parts */
 
