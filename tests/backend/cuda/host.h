@@ -33,6 +33,9 @@ void pg__fake_spend(unsigned microseconds);
 int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
                    size_t n_bytes, uint64_t n);
 
+/* From now on, or no longer, nothing may be queued there: a library is about to. */
+void pg__fake_hold(void *stream, int is_held);
+
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
 
