@@ -58,6 +58,9 @@ int pg__fake_is_at(const void *p, size_t align);
 /* A line of the log, for what is not queued. */
 void pg__fake_note(const char *what, const char *name);
 
+/* If set, it says whether work may come to a stream from this thread: 0, or an error. */
+extern int (*pg__fake_on_work)(void *stream);
+
 /* If set, it is told of memory: where a device and where the host has n bytes from now on; host
  * NULL: no longer. */
 extern void (*pg__fake_on_memory)(const void *device, void *host, size_t n);

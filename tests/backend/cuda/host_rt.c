@@ -248,6 +248,8 @@ static void drop(queue *q)
     }
 }
 
+int (*pg__fake_on_work)(void *stream);
+
 int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
                    size_t n_bytes, uint64_t n)
 {
@@ -256,6 +258,9 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
         return 719;
     if (atomic_load(&rt->is_held))
         return 800;
+    const int refused = pg__fake_on_work ? pg__fake_on_work(stream) : 0;
+    if (refused)
+        return refused;
     if (rt->recording && pg__fake_refuses("record"))
         return 900;
     pthread_mutex_lock(&rt->lock);
