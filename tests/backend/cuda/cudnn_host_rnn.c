@@ -64,12 +64,14 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataTyp
     return t->is_set ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Tensor cores that change float32 must not be hidden behind the word for those that do not. */
+/* Tensor cores that change float32 must not be hidden behind the word for those that do not; 16
+ * bits have no word for multiplying without them. */
 static int is_math(cudnnDataType_t type, cudnnDataType_t prec, cudnnMathType_t math)
 {
     if (type == CUDNN_DATA_FLOAT)
         return prec == CUDNN_DATA_FLOAT && math != CUDNN_TENSOR_OP_MATH;
-    return (type == CUDNN_DATA_HALF && prec == CUDNN_DATA_HALF) || prec == CUDNN_DATA_FLOAT;
+    return math != CUDNN_FMA_MATH &&
+           ((type == CUDNN_DATA_HALF && prec == CUDNN_DATA_HALF) || prec == CUDNN_DATA_FLOAT);
 }
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t r, cudnnRNNAlgo_t algo,

@@ -619,16 +619,26 @@ static cudnnStatus_t a_pack_without_memory_to_work_in(void)
     return ended(v, cudnnBackendFinalize(v));
 }
 
-static cudnnStatus_t float_in_tensor_cores(void)
+static cudnnStatus_t layer_by(cudnnDataType_t type, cudnnMathType_t math)
 {
     cudnnRNNDescriptor_t r = NULL;
     TRY(cudnnCreateRNNDescriptor(&r));
-    const cudnnStatus_t s = cudnnSetRNNDescriptor_v8(
-        r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
-        CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH, 8, 16, 16, 1,
-        NULL, CUDNN_RNN_PADDED_IO_ENABLED);
+    const cudnnStatus_t s =
+        cudnnSetRNNDescriptor_v8(r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS,
+                                 CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT,
+                                 math, 8, 16, 16, 1, NULL, CUDNN_RNN_PADDED_IO_ENABLED);
     (void)cudnnDestroyRNNDescriptor(r);
     return s;
+}
+
+static cudnnStatus_t float_in_tensor_cores(void)
+{
+    return layer_by(CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH);
+}
+
+static cudnnStatus_t float16_as_if_float32(void)
+{
+    return layer_by(CUDNN_DATA_HALF, CUDNN_FMA_MATH);
 }
 
 static cudnnStatus_t one_id_for_two_tensors(void)
@@ -915,6 +925,7 @@ static const refused others[] = {
     {"a pack of nothing", a_pack_of_nothing, CUDNN_STATUS_BAD_PARAM},
     {"a pack without memory to work in", a_pack_without_memory_to_work_in, CUDNN_STATUS_BAD_PARAM},
     {"float32 behind the word for 16 bits", float_in_tensor_cores, CUDNN_STATUS_NOT_SUPPORTED},
+    {"float16 behind the word for float32", float16_as_if_float32, CUDNN_STATUS_NOT_SUPPORTED},
     {"one id for two tensors", one_id_for_two_tensors, CUDNN_STATUS_BAD_PARAM},
     {"destroyed twice", destroyed_twice, CUDNN_STATUS_BAD_PARAM},
     {"an attribute of what is gone", set_when_gone, CUDNN_STATUS_BAD_PARAM},
