@@ -15,7 +15,7 @@ struct cudnnTensorStruct {
 };
 
 struct cudnnRNNDataStruct {
-    int is_set, steps, rows, width;
+    int is_set, steps, rows, width, has_empty;
     uint64_t lengths; /* their hash */
     cudnnDataType_t type;
 };
@@ -102,12 +102,14 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
     if (layout != CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED || fill)
         return CUDNN_STATUS_NOT_SUPPORTED;
     uint64_t hash = 14695981039346656037u;
+    int has_empty = 0;
     for (int k = 0; k < rows; k++) {
         if (lengths[k] < 0 || lengths[k] > steps)
             return CUDNN_STATUS_BAD_PARAM;
+        has_empty |= lengths[k] == 0;
         hash = (hash ^ (uint64_t)lengths[k]) * 0x100000001b3u;
     }
-    *d = (struct cudnnRNNDataStruct){1, steps, rows, width, hash, type};
+    *d = (struct cudnnRNNDataStruct){1, steps, rows, width, has_empty, hash, type};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -252,7 +254,7 @@ static int are_described(const pass *p)
 {
     return is_rnn(p->h, p->r) && p->h->stream && is_data(p->x, p->r, p->r->input) &&
            is_data(p->y, p->r, p->r->units) && p->x->rows == p->y->rows &&
-           p->x->steps == p->y->steps && p->x->lengths == p->y->lengths &&
+           p->x->steps == p->y->steps && p->x->lengths == p->y->lengths && !p->x->has_empty &&
            (p->r->flags & CUDNN_RNN_PADDED_IO_ENABLED) && is_state(p, p->state) &&
            (p->r->mode != CUDNN_LSTM || is_state(p, p->cells));
 }

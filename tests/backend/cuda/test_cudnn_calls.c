@@ -768,6 +768,7 @@ typedef enum fault {
     NO_FAULT,
     OTHER_ROWS,
     OTHER_LENGTHS,
+    EMPTY_SEQUENCE,
     OTHER_WIDTH,
     NOT_PADDED,
     NOT_DENSE,
@@ -785,7 +786,7 @@ static cudnnStatus_t describe(fault f, cudnnRNNDescriptor_t r, cudnnRNNDataDescr
                               cudnnRNNDataDescriptor_t y, cudnnTensorDescriptor_t state)
 {
     const cudnnRNNDataLayout_t layout = CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED;
-    const int lengths[] = {5, 5, 5, 5}, others_[] = {5, 4, 5, 5};
+    const int lengths[] = {5, f == EMPTY_SEQUENCE ? 0 : 5, 5, 5}, others_[] = {5, 4, 5, 5};
     const int dims[] = {1, 4, 16}, strides[] = {64, f == NOT_DENSE ? 32 : 16, 1};
     TRY(cudnnSetRNNDescriptor_v8(
         r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
@@ -834,6 +835,7 @@ static cudnnStatus_t pass_with(fault f)
 PASS_WITH(a_whole_pass, NO_FAULT)
 PASS_WITH(fewer_rows_than_results, OTHER_ROWS)
 PASS_WITH(lengths_that_differ, OTHER_LENGTHS)
+PASS_WITH(a_sequence_of_nothing, EMPTY_SEQUENCE)
 PASS_WITH(wider_rows_than_the_layer_has, OTHER_WIDTH)
 PASS_WITH(padded_and_not_said_so, NOT_PADDED)
 PASS_WITH(states_with_gaps, NOT_DENSE)
@@ -903,6 +905,7 @@ static const refused others[] = {
     {"a whole pass", a_whole_pass, CUDNN_STATUS_SUCCESS},
     {"fewer rows than results", fewer_rows_than_results, CUDNN_STATUS_BAD_PARAM},
     {"lengths that differ", lengths_that_differ, CUDNN_STATUS_BAD_PARAM},
+    {"a sequence of nothing", a_sequence_of_nothing, CUDNN_STATUS_BAD_PARAM},
     {"wider rows", wider_rows_than_the_layer_has, CUDNN_STATUS_BAD_PARAM},
     {"padded and not said so", padded_and_not_said_so, CUDNN_STATUS_BAD_PARAM},
     {"states with gaps", states_with_gaps, CUDNN_STATUS_BAD_PARAM},
