@@ -142,6 +142,35 @@ static cudnnStatus_t another_type(void)
     return ended(t, set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, 1, &type));
 }
 
+/* ---- convolutions ---- */
+
+static cudnnStatus_t convolution(int64_t n_paddings)
+{
+    static const cudnnBackendAttributeName_t lists[] = {
+        CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+        CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES};
+    const int64_t rank = 2, ones[] = {1, 1};
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    cudnnBackendDescriptor_t c = made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &rank));
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        TRY(set(c, lists[k], CUDNN_TYPE_INT64, k == 0 ? n_paddings : rank, ones));
+    return ended(c, cudnnBackendFinalize(c));
+}
+
+static cudnnStatus_t a_whole_convolution(void)
+{
+    return convolution(2);
+}
+
+static cudnnStatus_t fewer_paddings_than_dimensions(void)
+{
+    return convolution(1);
+}
+
 /* ---- operations and graphs ---- */
 
 /* y = max(x, 0), and the graph of it. */
@@ -333,6 +362,8 @@ static const refused described[] = {
     {"an attribute of what is finished", set_when_finished, CUDNN_STATUS_BAD_PARAM},
     {"finished twice", finished_twice, CUDNN_STATUS_BAD_PARAM},
     {"an attribute of another type", another_type, CUDNN_STATUS_BAD_PARAM},
+    {"a whole convolution", a_whole_convolution, CUDNN_STATUS_SUCCESS},
+    {"fewer paddings than dimensions", fewer_paddings_than_dimensions, CUDNN_STATUS_BAD_PARAM},
     {"a whole operation", a_whole_operation, CUDNN_STATUS_SUCCESS},
     {"an operation without a result", no_result, CUDNN_STATUS_BAD_PARAM},
     {"an operation that is not finished", an_unfinished_operation, CUDNN_STATUS_BAD_PARAM},
