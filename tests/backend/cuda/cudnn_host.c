@@ -207,7 +207,7 @@ static const rule rules[] = {
     CONVOLUTION(D(OPERATION_CONVOLUTION_BACKWARD_FILTER),
                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER, X, DW, DY),
     {D(POINTWISE), A(POINTWISE_MODE), T(POINTWISE_MODE), 1},
-    {D(POINTWISE), A(POINTWISE_MATH_PREC), T(DATA_TYPE), 0},
+    {D(POINTWISE), A(POINTWISE_MATH_PREC), T(DATA_TYPE), 1},
     {D(POINTWISE), A(POINTWISE_AXIS), T(INT64), 0},
     {D(OPERATION_POINTWISE), A(OPERATION_POINTWISE_PW_DESCRIPTOR), T(BACKEND_DESCRIPTOR), 1},
     {D(OPERATION_POINTWISE), A(OPERATION_POINTWISE_XDESC), T(BACKEND_DESCRIPTOR), 1},
@@ -232,9 +232,9 @@ static const rule rules[] = {
     {D(ENGINEHEUR), A(ENGINEHEUR_MODE), T(HEUR_MODE), 1},
     {D(EXECUTION_PLAN), A(EXECUTION_PLAN_ENGINE_CONFIG), T(BACKEND_DESCRIPTOR), 1},
     {D(EXECUTION_PLAN), A(EXECUTION_PLAN_HANDLE), T(HANDLE), 1},
-    {D(VARIANT_PACK), A(VARIANT_PACK_UNIQUE_IDS), T(INT64), 0},
-    {D(VARIANT_PACK), A(VARIANT_PACK_DATA_POINTERS), T(VOID_PTR), 0},
-    {D(VARIANT_PACK), A(VARIANT_PACK_WORKSPACE), T(VOID_PTR), 0},
+    {D(VARIANT_PACK), A(VARIANT_PACK_UNIQUE_IDS), T(INT64), 1},
+    {D(VARIANT_PACK), A(VARIANT_PACK_DATA_POINTERS), T(VOID_PTR), 1},
+    {D(VARIANT_PACK), A(VARIANT_PACK_WORKSPACE), T(VOID_PTR), 1},
 };
 #define N_RULES (sizeof rules / sizeof *rules)
 
@@ -418,7 +418,7 @@ static cudnnStatus_t check_pack(const descriptor *d)
 {
     const attr *ids = attr_of(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const attr *at = attr_of(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-    return (ids ? ids->n : 0) == (at ? at->n : 0) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+    return ids->n == at->n ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 static cudnnStatus_t check(descriptor *d)
@@ -505,7 +505,7 @@ static cudnnStatus_t check_pointers(const descriptor *plan, const descriptor *pa
     for (size_t k = 0; k < plan->n_places; k++) {
         const place *p = &plan->places[k];
         int64_t found = -1;
-        for (int64_t i = 0; ids && i < ids->n; i++)
+        for (int64_t i = 0; i < ids->n; i++)
             if (((const int64_t *)ids->values)[i] == p->uid) {
                 if (found >= 0)
                     return CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES;
@@ -535,8 +535,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
     const cudnnStatus_t s = check_pointers(p, v);
     if (s != CUDNN_STATUS_SUCCESS)
         return s;
-    const attr *w = attr_of(v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    void *workspace = w ? *(void *const *)w->values : NULL;
+    void *workspace = *(void *const *)attr_of(v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->values;
     if (!host_cudnn_on_device(workspace))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     if ((uintptr_t)workspace % ALIGNED)

@@ -15,7 +15,7 @@ struct cudnnTensorStruct {
 };
 
 struct cudnnRNNDataStruct {
-    int is_set, steps, rows, width;
+    int is_set, steps, rows, width, has_empty;
     uint64_t lengths; /* their hash */
     cudnnDataType_t type;
 };
@@ -64,12 +64,14 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataTyp
     return t->is_set ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Tensor cores that change float32 must not be hidden behind the word for those that do not. */
+/* Tensor cores that change float32 must not be hidden behind the word for those that do not; 16
+ * bits have no word for multiplying without them. */
 static int is_math(cudnnDataType_t type, cudnnDataType_t prec, cudnnMathType_t math)
 {
     if (type == CUDNN_DATA_FLOAT)
         return prec == CUDNN_DATA_FLOAT && math != CUDNN_TENSOR_OP_MATH;
-    return (type == CUDNN_DATA_HALF && prec == CUDNN_DATA_HALF) || prec == CUDNN_DATA_FLOAT;
+    return math != CUDNN_FMA_MATH &&
+           ((type == CUDNN_DATA_HALF && prec == CUDNN_DATA_HALF) || prec == CUDNN_DATA_FLOAT);
 }
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t r, cudnnRNNAlgo_t algo,
@@ -100,12 +102,14 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
     if (layout != CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED || fill)
         return CUDNN_STATUS_NOT_SUPPORTED;
     uint64_t hash = 14695981039346656037u;
+    int has_empty = 0;
     for (int k = 0; k < rows; k++) {
         if (lengths[k] < 0 || lengths[k] > steps)
             return CUDNN_STATUS_BAD_PARAM;
+        has_empty |= lengths[k] == 0;
         hash = (hash ^ (uint64_t)lengths[k]) * 0x100000001b3u;
     }
-    *d = (struct cudnnRNNDataStruct){1, steps, rows, width, hash, type};
+    *d = (struct cudnnRNNDataStruct){1, steps, rows, width, has_empty, hash, type};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -250,7 +254,7 @@ static int are_described(const pass *p)
 {
     return is_rnn(p->h, p->r) && p->h->stream && is_data(p->x, p->r, p->r->input) &&
            is_data(p->y, p->r, p->r->units) && p->x->rows == p->y->rows &&
-           p->x->steps == p->y->steps && p->x->lengths == p->y->lengths &&
+           p->x->steps == p->y->steps && p->x->lengths == p->y->lengths && !p->x->has_empty &&
            (p->r->flags & CUDNN_RNN_PADDED_IO_ENABLED) && is_state(p, p->state) &&
            (p->r->mode != CUDNN_LSTM || is_state(p, p->cells));
 }

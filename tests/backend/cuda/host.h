@@ -33,6 +33,9 @@ void pg__fake_spend(unsigned microseconds);
 int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
                    size_t n_bytes, uint64_t n);
 
+/* From now on, or no longer, nothing may be queued there: a library is about to. */
+void pg__fake_hold(void *stream, int is_held);
+
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
 
@@ -54,6 +57,9 @@ int pg__fake_is_at(const void *p, size_t align);
 
 /* A line of the log, for what is not queued. */
 void pg__fake_note(const char *what, const char *name);
+
+/* If set, it says whether work may come to a stream from this thread: 0, or an error. */
+extern int (*pg__fake_on_work)(void *stream);
 
 /* If set, it is told of memory: where a device and where the host has n bytes from now on; host
  * NULL: no longer. */

@@ -33,6 +33,7 @@ struct pg__rt {
     queue waiting;
     uint64_t n_queued, n_done, n_recorded;
     int is_busy; /* somebody does its work */
+    _Atomic int is_held;
     pg__rt_graph *recording;
     pg__rt *next_closed;
     char name[32], bus[32];
@@ -247,12 +248,19 @@ static void drop(queue *q)
     }
 }
 
+int (*pg__fake_on_work)(void *stream);
+
 int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
                    size_t n_bytes, uint64_t n)
 {
     pg__rt *rt = stream;
     if (pg__fake_fails(name))
         return 719;
+    if (atomic_load(&rt->is_held))
+        return 800;
+    const int refused = pg__fake_on_work ? pg__fake_on_work(stream) : 0;
+    if (refused)
+        return refused;
     if (rt->recording && pg__fake_refuses("record"))
         return 900;
     pthread_mutex_lock(&rt->lock);
@@ -263,6 +271,11 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
     rt->n_recorded += rt->recording != NULL;
     pthread_mutex_unlock(&rt->lock);
     return 0;
+}
+
+void pg__fake_hold(void *stream, int is_held)
+{
+    atomic_store(&((pg__rt *)stream)->is_held, is_held);
 }
 
 static pg_status queue_work(pg__rt *rt, const char *name, pg__fake_work work, const void *args,
@@ -713,7 +726,9 @@ pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
 
 pg_status pg__rt_replay(pg__rt *rt, pg__rt_graph *g, pg_err *err)
 {
-    const pg_status st = fails("replay", PG_E_DEVICE, err);
+    const pg_status st = atomic_load(&rt->is_held)
+                             ? pg_fail(err, PG_E_DEVICE, "replay: operation not permitted")
+                             : fails("replay", PG_E_DEVICE, err);
     pthread_mutex_lock(&rt->lock);
     for (job *j = st == PG_OK ? g->jobs.first : NULL; j; j = j->next) {
         append(&rt->waiting, new_job(j->name, j->work, j->args, j->n_bytes, j->n));

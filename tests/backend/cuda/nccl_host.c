@@ -45,7 +45,7 @@ struct ncclComm {
     size_t count;
     cudaStream_t stream;
     size_t ordinal;       /* of its device, counted from 1; 0: not known yet */
-    int is_made;          /* it was told so */
+    int is_settled;       /* it was told that no call is under way */
     _Atomic int n_inside; /* threads that are in a call with it */
     char name[32];
 };
@@ -209,7 +209,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *r)
          : atomic_load(&comm->b->differ)        ? ncclInvalidUsage
          : comm->polls-- > 0 || !all_here(comm) ? ncclInProgress
                                                 : ncclSuccess;
-    comm->is_made |= *r == ncclSuccess;
+    comm->is_settled = *r == ncclSuccess;
+    if (comm->is_settled && comm->stream)
+        pg__fake_hold(comm->stream, 0);
     return leave(comm, ncclSuccess);
 }
 
@@ -228,6 +230,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     pthread_mutex_unlock(&all.lock);
     if (!all_here(comm)) /* else nobody needs the name any more */
         (void)shm_unlink(comm->name);
+    if (comm->stream)
+        pg__fake_hold(comm->stream, 0);
     (void)munmap(comm->b, sizeof *comm->b);
     free(comm);
     return ncclSuccess;
@@ -282,12 +286,15 @@ static ncclResult_t begin(void *p, size_t count, int root, ncclComm_t comm, cuda
         compare(comm, count << 8 | (unsigned)root);
         atomic_store(&comm->b->came[comm->rank], comm->n_begun);
         comm->polls = POLLS;
+        comm->is_settled = 0;
+        pg__fake_hold(stream, 1);
     }
     pthread_mutex_unlock(&all.lock);
     return is_free ? ncclInProgress : ncclInvalidUsage;
 }
 
-/* While a communicator is still busy with a call, only its state may be asked for. */
+/* While a communicator is still busy with a call, only its state may be asked for, and nothing else
+ * be queued on the stream. */
 static ncclResult_t meet(const void *from, void *to, size_t count, int root, ncclComm_t comm,
                          cudaStream_t stream)
 {
@@ -295,7 +302,7 @@ static ncclResult_t meet(const void *from, void *to, size_t count, int root, ncc
         return ncclInvalidArgument;
     if (root < 0 || root > comm->n || (uintptr_t)to % sizeof(float) || count > MOST)
         return leave(comm, ncclInvalidArgument);
-    if (from != to || !comm->is_made || n_open != 0 || !is_its(comm, stream) ||
+    if (from != to || !comm->is_settled || n_open != 0 || !is_its(comm, stream) ||
         pg__fake_is_recording(stream) || pg__rt_sync((pg__rt *)(void *)stream, NULL) != PG_OK)
         return leave(comm, ncclInvalidUsage);
     return leave(comm, begin(pgk_host_memory(to), count, root, comm, stream));

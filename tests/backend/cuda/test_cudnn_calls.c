@@ -60,11 +60,12 @@ static cudnnStatus_t ended(cudnnBackendDescriptor_t d, cudnnStatus_t s)
 typedef struct wanted {
     int64_t align, n_strides;
     int has_uid;
+    int64_t fewer, closer; /* rows than 4, elements from row to row than 32 */
 } wanted;
 
 static cudnnStatus_t tensor(cudnnBackendDescriptor_t *out, int64_t uid, wanted w)
 {
-    const int64_t dims[] = {4, 8, 2, 2}, strides[] = {32, 1, 16, 8};
+    const int64_t dims[] = {4 - w.fewer, 8, 2, 2}, strides[] = {32 - w.closer, 1, 16, 8};
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t t = *out = made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     TRY(set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
@@ -86,41 +87,51 @@ static cudnnStatus_t one_tensor(wanted w)
 
 static cudnnStatus_t a_whole_tensor(void)
 {
-    return one_tensor((wanted){16, 4, 1});
+    return one_tensor((wanted){16, 4, 1, 0, 0});
 }
 
 static cudnnStatus_t no_alignment(void)
 {
-    return one_tensor((wanted){0, 4, 1});
+    return one_tensor((wanted){0, 4, 1, 0, 0});
 }
 
 static cudnnStatus_t an_odd_alignment(void)
 {
-    return one_tensor((wanted){3, 4, 1});
+    return one_tensor((wanted){3, 4, 1, 0, 0});
 }
 
 static cudnnStatus_t less_than_an_element(void)
 {
-    return one_tensor((wanted){2, 4, 1});
+    return one_tensor((wanted){2, 4, 1, 0, 0});
 }
 
 static cudnnStatus_t too_few_strides(void)
 {
-    return one_tensor((wanted){16, 3, 1});
+    return one_tensor((wanted){16, 3, 1, 0, 0});
+}
+
+static cudnnStatus_t less_than_no_rows(void)
+{
+    return one_tensor((wanted){16, 4, 1, 5, 0});
+}
+
+static cudnnStatus_t rows_that_run_backwards(void)
+{
+    return one_tensor((wanted){16, 4, 1, 0, 64});
 }
 
 static cudnnStatus_t set_when_finished(void)
 {
     const int64_t align = 32;
     cudnnBackendDescriptor_t t;
-    assert_int_equal(tensor(&t, 1, (wanted){16, 4, 1}), CUDNN_STATUS_SUCCESS);
+    assert_int_equal(tensor(&t, 1, (wanted){16, 4, 1, 0, 0}), CUDNN_STATUS_SUCCESS);
     return ended(t, set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align));
 }
 
 static cudnnStatus_t finished_twice(void)
 {
     cudnnBackendDescriptor_t t;
-    assert_int_equal(tensor(&t, 1, (wanted){16, 4, 1}), CUDNN_STATUS_SUCCESS);
+    assert_int_equal(tensor(&t, 1, (wanted){16, 4, 1, 0, 0}), CUDNN_STATUS_SUCCESS);
     return ended(t, cudnnBackendFinalize(t));
 }
 
@@ -129,6 +140,35 @@ static cudnnStatus_t another_type(void)
     const int64_t type = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t t = made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     return ended(t, set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, 1, &type));
+}
+
+/* ---- convolutions ---- */
+
+static cudnnStatus_t convolution(int64_t n_paddings)
+{
+    static const cudnnBackendAttributeName_t lists[] = {
+        CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+        CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES};
+    const int64_t rank = 2, ones[] = {1, 1};
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    cudnnBackendDescriptor_t c = made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &rank));
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
+    TRY(set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        TRY(set(c, lists[k], CUDNN_TYPE_INT64, k == 0 ? n_paddings : rank, ones));
+    return ended(c, cudnnBackendFinalize(c));
+}
+
+static cudnnStatus_t a_whole_convolution(void)
+{
+    return convolution(2);
+}
+
+static cudnnStatus_t fewer_paddings_than_dimensions(void)
+{
+    return convolution(1);
 }
 
 /* ---- operations and graphs ---- */
@@ -152,8 +192,8 @@ static cudnnStatus_t draw(ramp *r, int64_t uid_y, int is_finished, int has_y)
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const cudnnBackendAttributeType_t link = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     *r = (ramp){NULL, NULL, NULL, NULL, NULL};
-    TRY(tensor(&r->x, 1, (wanted){16, 4, 1}));
-    TRY(tensor(&r->y, uid_y, (wanted){16, 4, 1}));
+    TRY(tensor(&r->x, 1, (wanted){16, 4, 1, 0, 0}));
+    TRY(tensor(&r->y, uid_y, (wanted){16, 4, 1, 0, 0}));
     r->how = made(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     TRY(set(r->how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
     TRY(set(r->how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type));
@@ -230,67 +270,85 @@ static cudnnStatus_t fewer_addresses_than_ids(void)
 
 /* ---- recurrent layers ---- */
 
-static cudnnStatus_t layer(cudnnDataType_t prec, int32_t units, int32_t projected)
+typedef struct size {
+    int32_t inputs, units, projected, layers;
+} size;
+
+static const size usual = {8, 16, 16, 1};
+
+/* As the back end asks for it: 16 bits in tensor cores. */
+static cudnnStatus_t layer(cudnnDataType_t type, cudnnDataType_t prec, size n)
 {
     cudnnRNNDescriptor_t r = NULL;
     TRY(cudnnCreateRNNDescriptor(&r));
     const cudnnStatus_t s = cudnnSetRNNDescriptor_v8(
         r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
-        CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, prec, CUDNN_FMA_MATH, 8, units, projected, 1, NULL,
-        CUDNN_RNN_PADDED_IO_ENABLED);
+        CUDNN_LINEAR_INPUT, type, prec,
+        type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH, n.inputs, n.units,
+        n.projected, n.layers, NULL, CUDNN_RNN_PADDED_IO_ENABLED);
     (void)cudnnDestroyRNNDescriptor(r);
     return s;
 }
 
-static cudnnStatus_t a_whole_layer(void)
-{
-    return layer(CUDNN_DATA_FLOAT, 16, 16);
-}
+#define LAYER(name, type, prec, ...)                                     \
+    static cudnnStatus_t name(void)                                      \
+    {                                                                    \
+        return layer(CUDNN_DATA_##type, CUDNN_DATA_##prec, __VA_ARGS__); \
+    }
+LAYER(a_whole_layer, FLOAT, FLOAT, usual)
+LAYER(a_layer_in_float16, HALF, FLOAT, usual)
+LAYER(a_layer_in_bfloat16, BFLOAT16, FLOAT, usual)
+LAYER(no_inputs, FLOAT, FLOAT, (size){0, 16, 16, 1})
+LAYER(no_units, FLOAT, FLOAT, (size){8, 0, 0, 1})
+LAYER(no_layers, FLOAT, FLOAT, (size){8, 16, 16, 0})
+LAYER(more_projected_than_there_are, FLOAT, FLOAT, (size){8, 16, 17, 1})
+LAYER(sums_of_float_in_half, FLOAT, HALF, usual)
+LAYER(sums_of_bfloat16_in_16_bits, BFLOAT16, BFLOAT16, usual)
 
-static cudnnStatus_t no_units(void)
-{
-    return layer(CUDNN_DATA_FLOAT, 0, 0);
-}
-
-static cudnnStatus_t more_projected_than_there_are(void)
-{
-    return layer(CUDNN_DATA_FLOAT, 16, 17);
-}
-
-static cudnnStatus_t sums_of_float_in_half(void)
-{
-    return layer(CUDNN_DATA_HALF, 16, 16);
-}
-
-static cudnnStatus_t sequences(const int *lengths, int steps)
+static cudnnStatus_t sequences(const int *lengths, int steps, int rows, int width)
 {
     cudnnRNNDataDescriptor_t d = NULL;
     TRY(cudnnCreateRNNDataDescriptor(&d));
     const cudnnStatus_t s =
         cudnnSetRNNDataDescriptor(d, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED,
-                                  steps, 4, 8, lengths, NULL);
+                                  steps, rows, width, lengths, NULL);
     (void)cudnnDestroyRNNDataDescriptor(d);
     return s;
 }
 
 static cudnnStatus_t whole_sequences(void)
 {
-    return sequences((const int[]){5, 5, 5, 5}, 5);
+    return sequences((const int[]){5, 5, 5, 5}, 5, 4, 8);
 }
 
 static cudnnStatus_t a_longer_sequence(void)
 {
-    return sequences((const int[]){5, 6, 5, 5}, 5);
+    return sequences((const int[]){5, 6, 5, 5}, 5, 4, 8);
+}
+
+static cudnnStatus_t a_sequence_of_less_than_nothing(void)
+{
+    return sequences((const int[]){5, -1, 5, 5}, 5, 4, 8);
 }
 
 static cudnnStatus_t no_lengths(void)
 {
-    return sequences(NULL, 5);
+    return sequences(NULL, 5, 4, 8);
 }
 
 static cudnnStatus_t no_steps(void)
 {
-    return sequences((const int[]){0, 0, 0, 0}, 0);
+    return sequences((const int[]){0, 0, 0, 0}, 0, 4, 8);
+}
+
+static cudnnStatus_t no_rows(void)
+{
+    return sequences((const int[]){5}, 5, 0, 8);
+}
+
+static cudnnStatus_t rows_of_nothing(void)
+{
+    return sequences((const int[]){5, 5, 5, 5}, 5, 4, 0);
 }
 
 static const refused described[] = {
@@ -299,9 +357,13 @@ static const refused described[] = {
     {"an alignment of 3", an_odd_alignment, CUDNN_STATUS_BAD_PARAM},
     {"an alignment less than an element", less_than_an_element, CUDNN_STATUS_BAD_PARAM},
     {"fewer strides than dimensions", too_few_strides, CUDNN_STATUS_BAD_PARAM},
+    {"less than no rows", less_than_no_rows, CUDNN_STATUS_BAD_PARAM},
+    {"rows that run backwards", rows_that_run_backwards, CUDNN_STATUS_BAD_PARAM},
     {"an attribute of what is finished", set_when_finished, CUDNN_STATUS_BAD_PARAM},
     {"finished twice", finished_twice, CUDNN_STATUS_BAD_PARAM},
     {"an attribute of another type", another_type, CUDNN_STATUS_BAD_PARAM},
+    {"a whole convolution", a_whole_convolution, CUDNN_STATUS_SUCCESS},
+    {"fewer paddings than dimensions", fewer_paddings_than_dimensions, CUDNN_STATUS_BAD_PARAM},
     {"a whole operation", a_whole_operation, CUDNN_STATUS_SUCCESS},
     {"an operation without a result", no_result, CUDNN_STATUS_BAD_PARAM},
     {"an operation that is not finished", an_unfinished_operation, CUDNN_STATUS_BAD_PARAM},
@@ -309,13 +371,21 @@ static const refused described[] = {
     {"the workspace of no plan", the_workspace_of_no_plan, CUDNN_STATUS_NOT_INITIALIZED},
     {"fewer addresses than ids", fewer_addresses_than_ids, CUDNN_STATUS_BAD_PARAM},
     {"a whole layer", a_whole_layer, CUDNN_STATUS_SUCCESS},
+    {"a layer in float16", a_layer_in_float16, CUDNN_STATUS_SUCCESS},
+    {"a layer in bfloat16", a_layer_in_bfloat16, CUDNN_STATUS_SUCCESS},
+    {"a layer without inputs", no_inputs, CUDNN_STATUS_BAD_PARAM},
+    {"no layers", no_layers, CUDNN_STATUS_BAD_PARAM},
     {"a layer without units", no_units, CUDNN_STATUS_BAD_PARAM},
     {"more projected than there are", more_projected_than_there_are, CUDNN_STATUS_NOT_SUPPORTED},
     {"sums of float32 in 16 bits", sums_of_float_in_half, CUDNN_STATUS_NOT_SUPPORTED},
+    {"sums of bfloat16 in 16 bits", sums_of_bfloat16_in_16_bits, CUDNN_STATUS_NOT_SUPPORTED},
     {"whole sequences", whole_sequences, CUDNN_STATUS_SUCCESS},
     {"a sequence that is too long", a_longer_sequence, CUDNN_STATUS_BAD_PARAM},
     {"no lengths", no_lengths, CUDNN_STATUS_BAD_PARAM},
     {"no steps", no_steps, CUDNN_STATUS_BAD_PARAM},
+    {"a sequence of less than nothing", a_sequence_of_less_than_nothing, CUDNN_STATUS_BAD_PARAM},
+    {"no rows", no_rows, CUDNN_STATUS_BAD_PARAM},
+    {"rows of nothing", rows_of_nothing, CUDNN_STATUS_BAD_PARAM},
 };
 
 static void descriptions_are_refused(void **state)
@@ -541,19 +611,65 @@ static cudnnStatus_t no_handle_of_a_graph(void)
 
 static cudnnStatus_t no_id(void)
 {
-    return one_tensor((wanted){16, 4, 0});
+    return one_tensor((wanted){16, 4, 0, 0, 0});
+}
+
+static cudnnStatus_t a_tensor_of_nothing(void)
+{
+    return one_tensor((wanted){16, 4, 1, 4, 0});
+}
+
+static cudnnStatus_t rows_upon_each_other(void)
+{
+    return one_tensor((wanted){16, 4, 1, 0, 32});
+}
+
+static cudnnStatus_t no_precision(void)
+{
+    const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
+    cudnnBackendDescriptor_t p = made(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    TRY(set(p, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
+    return ended(p, cudnnBackendFinalize(p));
+}
+
+static cudnnStatus_t a_pack_of_nothing(void)
+{
+    cudnnBackendDescriptor_t v = made(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    return ended(v, cudnnBackendFinalize(v));
+}
+
+/* NULL would do where a plan needs none. */
+static cudnnStatus_t a_pack_without_memory_to_work_in(void)
+{
+    static char memory[64];
+    const int64_t id = 1;
+    void *const at = memory;
+    cudnnBackendDescriptor_t v = made(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    TRY(set(v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1, &id));
+    TRY(set(v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, &at));
+    return ended(v, cudnnBackendFinalize(v));
+}
+
+static cudnnStatus_t layer_by(cudnnDataType_t type, cudnnMathType_t math)
+{
+    cudnnRNNDescriptor_t r = NULL;
+    TRY(cudnnCreateRNNDescriptor(&r));
+    const cudnnStatus_t s =
+        cudnnSetRNNDescriptor_v8(r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS,
+                                 CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT,
+                                 math, 8, 16, 16, 1, NULL, CUDNN_RNN_PADDED_IO_ENABLED);
+    (void)cudnnDestroyRNNDescriptor(r);
+    return s;
 }
 
 static cudnnStatus_t float_in_tensor_cores(void)
 {
-    cudnnRNNDescriptor_t r = NULL;
-    TRY(cudnnCreateRNNDescriptor(&r));
-    const cudnnStatus_t s = cudnnSetRNNDescriptor_v8(
-        r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
-        CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH, 8, 16, 16, 1,
-        NULL, CUDNN_RNN_PADDED_IO_ENABLED);
-    (void)cudnnDestroyRNNDescriptor(r);
-    return s;
+    return layer_by(CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH);
+}
+
+static cudnnStatus_t float16_as_if_float32(void)
+{
+    return layer_by(CUDNN_DATA_HALF, CUDNN_FMA_MATH);
 }
 
 static cudnnStatus_t one_id_for_two_tensors(void)
@@ -683,6 +799,7 @@ typedef enum fault {
     NO_FAULT,
     OTHER_ROWS,
     OTHER_LENGTHS,
+    EMPTY_SEQUENCE,
     OTHER_WIDTH,
     NOT_PADDED,
     NOT_DENSE,
@@ -700,7 +817,7 @@ static cudnnStatus_t describe(fault f, cudnnRNNDescriptor_t r, cudnnRNNDataDescr
                               cudnnRNNDataDescriptor_t y, cudnnTensorDescriptor_t state)
 {
     const cudnnRNNDataLayout_t layout = CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED;
-    const int lengths[] = {5, 5, 5, 5}, others_[] = {5, 4, 5, 5};
+    const int lengths[] = {5, f == EMPTY_SEQUENCE ? 0 : 5, 5, 5}, others_[] = {5, 4, 5, 5};
     const int dims[] = {1, 4, 16}, strides[] = {64, f == NOT_DENSE ? 32 : 16, 1};
     TRY(cudnnSetRNNDescriptor_v8(
         r, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL,
@@ -749,6 +866,7 @@ static cudnnStatus_t pass_with(fault f)
 PASS_WITH(a_whole_pass, NO_FAULT)
 PASS_WITH(fewer_rows_than_results, OTHER_ROWS)
 PASS_WITH(lengths_that_differ, OTHER_LENGTHS)
+PASS_WITH(a_sequence_of_nothing, EMPTY_SEQUENCE)
 PASS_WITH(wider_rows_than_the_layer_has, OTHER_WIDTH)
 PASS_WITH(padded_and_not_said_so, NOT_PADDED)
 PASS_WITH(states_with_gaps, NOT_DENSE)
@@ -818,6 +936,7 @@ static const refused others[] = {
     {"a whole pass", a_whole_pass, CUDNN_STATUS_SUCCESS},
     {"fewer rows than results", fewer_rows_than_results, CUDNN_STATUS_BAD_PARAM},
     {"lengths that differ", lengths_that_differ, CUDNN_STATUS_BAD_PARAM},
+    {"a sequence of nothing", a_sequence_of_nothing, CUDNN_STATUS_BAD_PARAM},
     {"wider rows", wider_rows_than_the_layer_has, CUDNN_STATUS_BAD_PARAM},
     {"padded and not said so", padded_and_not_said_so, CUDNN_STATUS_BAD_PARAM},
     {"states with gaps", states_with_gaps, CUDNN_STATUS_BAD_PARAM},
@@ -834,7 +953,13 @@ static const refused others[] = {
     {"weights of too small a space", weights_of_too_small_a_space, CUDNN_STATUS_BAD_PARAM},
     {"a graph without a handle", no_handle_of_a_graph, CUDNN_STATUS_BAD_PARAM},
     {"a tensor without an id", no_id, CUDNN_STATUS_BAD_PARAM},
+    {"a tensor of nothing", a_tensor_of_nothing, CUDNN_STATUS_BAD_PARAM},
+    {"rows upon each other", rows_upon_each_other, CUDNN_STATUS_BAD_PARAM},
+    {"a function without a precision", no_precision, CUDNN_STATUS_BAD_PARAM},
+    {"a pack of nothing", a_pack_of_nothing, CUDNN_STATUS_BAD_PARAM},
+    {"a pack without memory to work in", a_pack_without_memory_to_work_in, CUDNN_STATUS_BAD_PARAM},
     {"float32 behind the word for 16 bits", float_in_tensor_cores, CUDNN_STATUS_NOT_SUPPORTED},
+    {"float16 behind the word for float32", float16_as_if_float32, CUDNN_STATUS_NOT_SUPPORTED},
     {"one id for two tensors", one_id_for_two_tensors, CUDNN_STATUS_BAD_PARAM},
     {"destroyed twice", destroyed_twice, CUDNN_STATUS_BAD_PARAM},
     {"an attribute of what is gone", set_when_gone, CUDNN_STATUS_BAD_PARAM},

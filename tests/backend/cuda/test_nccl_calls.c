@@ -166,7 +166,38 @@ static void only_its_state_is_asked_for_while_a_call_is_under_way(void **state)
         assert_int_equal(settled(ranks[k].comm), ncclSuccess);
     assert_int_equal(sum(0, N), ncclInProgress);
     assert_int_equal(sum(0, N), ncclInvalidUsage);
+    assert_int_equal(sum(1, N), ncclInProgress);
+    assert_int_equal(sum(0, N), ncclInvalidUsage); /* all came, which it was not asked for yet */
+    for (size_t k = 0; k < N_RANKS; k++)
+        assert_int_equal(settled(ranks[k].comm), ncclSuccess);
+    assert_int_equal(sum(0, N), ncclInProgress);
     close_comms();
+}
+
+/* Another thread may be about to queue the sum. */
+static void nothing_is_queued_while_a_call_is_under_way(void **state)
+{
+    const struct rank *r = &ranks[0];
+    pg__rt_graph *g = NULL;
+    (void)state;
+    open_comms(1);
+    assert_ok(pg__rt_record_begin(r->rt, NULL));
+    assert_ok(pg__rt_clear(r->rt, r->p, N * sizeof(float), NULL));
+    assert_ok(pg__rt_record_end(r->rt, &g, NULL));
+    assert_int_equal(sum(0, N), ncclInProgress);
+    assert_int_equal(pg__rt_clear(r->rt, r->p, N * sizeof(float), NULL), PG_E_DEVICE);
+    assert_int_equal(pg__rt_replay(r->rt, g, NULL), PG_E_DEVICE);
+    assert_ok(pg__rt_clear(ranks[1].rt, ranks[1].p, N * sizeof(float), NULL));
+    assert_int_equal(settled(r->comm), ncclSuccess);
+    assert_ok(pg__rt_clear(r->rt, r->p, N * sizeof(float), NULL));
+    assert_ok(pg__rt_replay(r->rt, g, NULL));
+    assert_int_equal(sum(1, N), ncclInProgress);
+    assert_int_equal(settled(ranks[1].comm), ncclSuccess);
+    assert_int_equal(cudaStreamQuery(stream_of(0)), cudaSuccess);
+    assert_int_equal(sum(0, N), ncclInProgress);
+    close_comms(); /* which lets it go */
+    assert_ok(pg__rt_clear(r->rt, r->p, N * sizeof(float), NULL));
+    pg__rt_graph_free(g);
 }
 
 static void arguments_are_as_they_must_be(void **state)
@@ -258,6 +289,7 @@ PG_TEST_MAIN_WITH(setup, teardown, cmocka_unit_test(communicators_are_made_as_th
                   cmocka_unit_test(groups_end_as_often_as_they_begin),
                   cmocka_unit_test(what_is_gone_is_refused),
                   cmocka_unit_test(only_its_state_is_asked_for_while_a_call_is_under_way),
+                  cmocka_unit_test(nothing_is_queued_while_a_call_is_under_way),
                   cmocka_unit_test(arguments_are_as_they_must_be),
                   cmocka_unit_test(a_stream_is_of_the_communicators_device),
                   cmocka_unit_test(ranks_come_for_the_same),

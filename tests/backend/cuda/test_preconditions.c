@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
+#include "backend/cuda/kernels.h"
+
 typedef struct refused {
     const char *what;
     int (*call)(void);
@@ -226,6 +228,33 @@ static int a_stream_of_another_device(void)
     return e;
 }
 
+/* Of nothing. */
+static int kernel_on(cudaStream_t s)
+{
+    const pgk_add a = {.n = 0};
+    return pgk_launch_add(&a, 0, s);
+}
+
+static int a_kernel(void)
+{
+    return kernel_on(on.s);
+}
+
+static int a_kernel_of_another_device(void)
+{
+    ok(cudaSetDevice(1));
+    const int e = kernel_on(on.s);
+    ok(cudaSetDevice(0));
+    return e;
+}
+
+static int a_kernel_on_a_stream_that_is_gone(void)
+{
+    const cudaStream_t s = new_stream();
+    ok(cudaStreamDestroy(s));
+    return kernel_on(s);
+}
+
 static int an_event_of_another_device(void)
 {
     ok(cudaSetDevice(1));
@@ -285,6 +314,24 @@ static int time_between(unsigned flags, int n_marks, int waits)
     return r;
 }
 
+static int time_of_two_devices(void)
+{
+    cudaEvent_t e[2] = {NULL};
+    float ms;
+    for (int k = 1; k >= 0; k--) {
+        ok(cudaSetDevice(k));
+        const cudaStream_t s = new_stream();
+        ok(cudaEventCreate(&e[k]));
+        ok(cudaEventRecord(e[k], s));
+        ok(cudaStreamSynchronize(s));
+        ok(cudaStreamDestroy(s));
+    }
+    const int r = (int)cudaEventElapsedTime(&ms, e[0], e[1]);
+    for (int k = 0; k < 2; k++)
+        ok(cudaEventDestroy(e[k]));
+    return r;
+}
+
 static int time_of_events(void)
 {
     return time_between(0, 2, 1);
@@ -310,6 +357,9 @@ static const refused of_streams[] = {
     {"a stream destroyed twice", a_stream_destroyed_twice, cudaErrorInvalidResourceHandle},
     {"a stream that blocks", a_stream_that_blocks, cudaErrorInvalidValue},
     {"a stream of another device", a_stream_of_another_device, cudaErrorInvalidResourceHandle},
+    {"a kernel", a_kernel, cudaSuccess},
+    {"a kernel of another device", a_kernel_of_another_device, cudaErrorInvalidResourceHandle},
+    {"a kernel on what is gone", a_kernel_on_a_stream_that_is_gone, cudaErrorInvalidResourceHandle},
     {"an event of another device", an_event_of_another_device, cudaErrorInvalidResourceHandle},
     {"an event that is gone", an_event_that_is_gone, cudaErrorInvalidResourceHandle},
     {"an event destroyed twice", an_event_destroyed_twice, cudaErrorInvalidResourceHandle},
@@ -318,6 +368,7 @@ static const refused of_streams[] = {
     {"time", time_of_events, cudaSuccess},
     {"time without a mark", time_without_a_mark, cudaErrorInvalidResourceHandle},
     {"time that is not over", time_that_is_not_over, cudaErrorNotReady},
+    {"time of two devices", time_of_two_devices, cudaErrorInvalidResourceHandle},
     {"time without clocks", time_of_events_without_clocks, cudaErrorInvalidResourceHandle},
 };
 
@@ -351,6 +402,7 @@ static int while_recording(cudaError_t (*call)(void))
     const cudaError_t e = call();
     if (e != cudaSuccess) {
         assert_int_equal(cudaMemsetAsync(on.at, 0, 16, on.s), cudaErrorStreamCaptureInvalidated);
+        assert_int_equal(kernel_on(on.s), cudaErrorStreamCaptureInvalidated);
         assert_int_equal(end(), cudaErrorStreamCaptureInvalidated);
     } else
         ok(end());
