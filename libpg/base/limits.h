@@ -67,5 +67,6 @@
 #define PG_TILES_WINDOW ((size_t)8 << 20)
 #define PG_TILES_READ   ((size_t)64 << 10) /* from each of a few pieces */
 #define PG_TILES_LEAST  ((size_t)512 << 10)
+#define PG_TILES_DIRECT ((size_t)128 << 10) /* of a few pieces, without a window */
 
 #endif

@@ -233,9 +233,10 @@ static uint64_t first_run(const stretch *s, uint64_t element)
     return lo;
 }
 
-/* A window that is being filled: with elements from ... to of the tensor. */
+/* Elements from ... to of the tensor, which are being put together. */
 typedef struct filling {
-    pg__tile_window *w;
+    pg__tile_window *w;  /* for the rows of pieces */
+    unsigned char *rows; /* the window's, or the caller's */
     const pg__tiled *t;
     uint64_t from, to;
     pg__tile_fetch fetch;
@@ -243,7 +244,7 @@ typedef struct filling {
     size_t first; /* piece of a grid */
 } filling;
 
-/* The elements of a piece that lie in the window, to their places. */
+/* The elements of a piece that lie between them, to their places. */
 static pg_status add_piece(const filling *f, size_t worker, const pg__tile *p, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -259,7 +260,7 @@ static pg_status add_piece(const filling *f, size_t worker, const pg__tile *p, p
     const uint64_t over = tail + s.run > f->to ? tail + s.run - f->to : 0;
     const uint64_t begin = first * s.run + skip;
     const size_t n = (size_t)((last - first) * s.run - skip - over) * elem;
-    unsigned char *rows = f->w->rows;
+    unsigned char *rows = f->rows;
     if (last - first == 1)
         return f->fetch(f->ctx, p, begin * elem, rows + (head + skip - f->from) * elem, n, err);
     PG_TRY(reserve(&f->w->part[worker].buf, &f->w->part[worker].cap, n, err));
@@ -331,6 +332,11 @@ static size_t window_of(const pg__tiled *t)
     return wanted < PG_TILES_LEAST ? PG_TILES_LEAST : wanted;
 }
 
+static pg_status put_together(filling *f, pg_err *err)
+{
+    return f->t->v ? fill_from_list(f, err) : fill_from_grid(f, err);
+}
+
 /* The window that begins with the element that holds byte off. */
 static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fetch, void *ctx,
                       uint64_t off, pg_err *err)
@@ -342,12 +348,21 @@ static pg_status fill(pg__tile_window *w, const pg__tiled *t, pg__tile_fetch fet
     filling f = {.w = w, .t = t, .from = from, .to = to, .fetch = fetch, .ctx = ctx};
     w->tensor = NULL;
     PG_TRY(reserve(&w->rows, &w->cap, (size_t)(to - from) * t->elem, err));
-    PG_TRY(t->v ? fill_from_list(&f, err) : fill_from_grid(&f, err));
+    f.rows = w->rows;
+    PG_TRY(put_together(&f, err));
     w->tensor = t;
     w->off = from * t->elem;
     w->n = (size_t)(to - from) * t->elem;
 done:
     return st;
+}
+
+/* Are n bytes from off on, whole elements of few pieces, as many as a window would bring at a time?
+ * Then they need not be copied once more. */
+static int is_direct(const pg__tiled *t, uint64_t off, size_t n)
+{
+    return t->v && off % t->elem == 0 && n % t->elem == 0 && n >= PG_TILES_DIRECT &&
+           window_of(t) == PG_TILES_LEAST;
 }
 
 /* The element of the tensor with which a piece begins: by_start() sorts by it. */
@@ -395,8 +410,14 @@ static pg_status read_some(pg__tile_window *w, const pg__tiled *t, pg__tile_fetc
         *have = left * t->elem - cut < n ? (size_t)(left * t->elem - cut) : n;
         return fetch(ctx, p, skip * t->elem + cut, buf, *have, err);
     }
-    if (w->tensor != t || off < w->off || off >= w->off + w->n)
+    if (w->tensor != t || off < w->off || off >= w->off + w->n) {
+        if (is_direct(t, off, n)) {
+            filling f = {w, buf, t, off / t->elem, (off + n) / t->elem, fetch, ctx, 0};
+            *have = n;
+            return put_together(&f, err);
+        }
         PG_TRY(fill(w, t, fetch, ctx, off, err));
+    }
     const size_t before = (size_t)(off - w->off);
     *have = w->n - before < n ? w->n - before : n;
     memcpy(buf, w->rows + before, *have);

@@ -3,9 +3,11 @@
 #include "base/limits.h"
 #include "store/tiles.h"
 
+#define N_DATA (256u * 1024u)
+
 /* A tensor of up to three dimensions whose element i is i, cut by a grid. */
 typedef struct grid {
-    uint32_t data[4096];
+    uint32_t data[N_DATA];
     pg__tiled t;
     pg__tile tiles[64];
     size_t n_fetches;
@@ -14,9 +16,13 @@ typedef struct grid {
 static void cut(grid *g, uint32_t rank, const uint64_t *dims, const uint64_t *step)
 {
     uint64_t at[PG_MAX_RANK] = {0};
-    *g = (grid){.t = {.name = "w", .elem = 4, .rank = rank, .v = g->tiles}};
+    uint32_t n = 1;
+    g->t = (pg__tiled){.name = "w", .elem = 4, .rank = rank, .v = g->tiles};
+    g->n_fetches = 0;
     memcpy(g->t.dims, dims, rank * sizeof *dims);
-    for (uint32_t i = 0; i < 4096; i++)
+    for (uint32_t k = 0; k < rank; k++)
+        n *= (uint32_t)dims[k];
+    for (uint32_t i = 0; i < n; i++)
         g->data[i] = i;
     for (;;) {
         pg__tile *x = &g->tiles[g->t.n];
@@ -51,7 +57,7 @@ static pg_status fetch(void *ctx, const pg__tile *x, uint64_t off, void *buf, si
 
 static void check(grid *g)
 {
-    static unsigned char buf[4096 * 4];
+    static unsigned char buf[N_DATA * 4];
     pg__tile_window w = {0};
     uint64_t n = 4;
     for (uint32_t k = 0; k < g->t.rank; k++)
@@ -100,6 +106,27 @@ static void rows_are_read_in_long_stretches(void **state)
     assert_memory_equal(buf, g.data, sizeof buf);
     assert_int_equal(g.n_fetches, 4); /* all rows of each of the four at once */
     pg__tile_window_fini(&w);
+}
+
+static void large_reads_of_few_pieces_need_no_window(void **state)
+{
+    (void)state;
+    static grid g;
+    static unsigned char buf[N_DATA * 4];
+    static const uint64_t dims[] = {256, 1024}, step[] = {100, 600};
+    static const size_t odd[] = {0, 4, 2}; /* bytes off the beginning of an element or a row */
+    cut(&g, 2, dims, step);
+    assert_ok(pg__tiles_check(&g.t, NULL));
+    for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+        pg__tile_window w = {0};
+        memset(buf, 0, sizeof buf);
+        for (size_t at = odd[k]; at + PG_COPY_BYTES <= sizeof buf; at += PG_COPY_BYTES)
+            assert_ok(pg__tiles_read(&w, &g.t, fetch, &g, at, buf + at, PG_COPY_BYTES, NULL));
+        assert_memory_equal(buf + odd[k], (const unsigned char *)g.data + odd[k],
+                            PG_COPY_BYTES * (k ? 3 : 4));
+        assert_int_equal(w.rows != NULL, odd[k] % 4 != 0);
+        pg__tile_window_fini(&w);
+    }
 }
 
 static void what_does_not_tile_is_refused(void **state)
@@ -241,6 +268,7 @@ static void pieces_side_by_side_are_bounded(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(every_cut_gives_the_tensor_back),
+             cmocka_unit_test(large_reads_of_few_pieces_need_no_window),
              cmocka_unit_test(rows_are_read_in_long_stretches),
              cmocka_unit_test(what_does_not_tile_is_refused),
              cmocka_unit_test(empty_pieces_do_not_count), cmocka_unit_test(a_grid_needs_no_list),
