@@ -179,6 +179,8 @@ static pg_status add_dataset(pg__v3_image *m, const pg__v3 *v, size_t tensor, co
                                .size = (uint32_t)pg_dtype_bytes(w->dtype),
                                .big_endian = pg__store_big_endian(s, tensor)};
     size_t id = 0;
+    if (strstr(name, "//")) /* HDF5 takes it for a single one: another name */
+        return pg_fail(err, PG_E_FORMAT, "%s: no name that HDF5 can hold", PG_SHOW(name));
     if (pg__mem_grow(&m->data, &m->cap_data, m->n_data + 1, sizeof *m->data))
         return pg__nomem(err);
     PG_TRY(pg__sink_tick(m->sink, err));

@@ -238,6 +238,23 @@ done:
     return st;
 }
 
+pg_status pg__h5_unread_check(const pg__h5 *h, pg__h5_cur c, uint64_t n_elems, pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint64_t n_bytes = 0;
+    const pg__h5_object *o = &h->objs[h->walk->obj];
+    const unsigned version = pg__h5_u32(&c, 1), cls = pg__h5_u32(&c, 1);
+    const uint32_t n = pg__h5_u32(&c, 2);
+    if (version < 3 || cls != COMPACT)
+        return PG_OK;
+    if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &n_bytes))
+        PG_H5_FAIL(PG_E_LIMIT, "shape overflows: %s elements of %u bytes", PG_H5_NUM(n_elems),
+                   o->type.size);
+    PG_H5_NEED(!c.cut && n == n_bytes, "declares %s bytes, %u are stored", PG_H5_NUM(n_bytes), n);
+done:
+    return st;
+}
+
 pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5_filters *f,
                              pg_err *err)
 {

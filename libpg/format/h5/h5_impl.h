@@ -106,7 +106,7 @@ typedef struct pg__h5_chunked {
 /* What the public view of an object does not show. */
 typedef struct pg__h5_more {
     size_t first_attr;
-    uint32_t chunked;   /* in chunked[], or PG_H5_NONE */
+    uint32_t chunked; /* in chunked[], or PG_H5_NONE */
 } pg__h5_more;
 
 /* Decoded chunks of the dataset that was read last, a direct-mapped table: chunk k is in slot
@@ -212,8 +212,8 @@ struct pg__h5 {
     size_t n_used;
     size_t n_unread;
     char unread[PG_H5_UNREAD][280];
-    int uncovered;           /* it was refused as legal HDF5 that is not covered */
-    pg__h5_walk *walk;       /* NULL once open */
+    int uncovered;     /* it was refused as legal HDF5 that is not covered */
+    pg__h5_walk *walk; /* NULL once open */
 };
 
 /* ---- h5_file.c */
@@ -352,6 +352,10 @@ pg_status pg__h5_filters_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_filters *f,
  * io. */
 pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5_filters *f,
                              pg_err *err);
+
+/* Of walk.obj, whose values are not read: libhdf5 (1.10 crashes else, where it copies or reads
+ * them) must find all of them if they stand in its header. */
+pg_status pg__h5_unread_check(const pg__h5 *h, pg__h5_cur c, uint64_t n_elems, pg_err *err);
 
 /* Checks the stored size of a chunk against its decoded one: exact, or within deflate's maximum. */
 pg_status pg__h5_chunk_check(const pg__h5 *h, const pg__h5_chunked *ch, uint32_t stored,
