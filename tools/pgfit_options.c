@@ -126,9 +126,10 @@ static const cli_opt options[] = {
      "run these calls on this device, the rest on the first of --devices; weights follow their "
      "calls"},
     {0, "precision", "HOW", NULL, &precision, NULL,
-     "model|float32|tf32|bfloat16|float16|mixed_bfloat16|mixed_float16",
+     "model|float32|tf32|bfloat16|float16|mixed_bfloat16|mixed_float16|bfloat16=emulate",
      "number format of layers on GPUs: float32, tf32, bfloat16 or float16 (default model: each "
-     "layer's dtype policy)"},
+     "layer's dtype policy); bfloat16=emulate rounds as bfloat16 would on CPUs, for tests: slower "
+     "than float32"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "convolution algorithm (default auto: the faster one)"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
@@ -464,7 +465,8 @@ int fit_check_arguments(pg_err *err)
 /* Keras' mixed policies mean the same as their types: variables are float32 either way. */
 static int precision_choice(void)
 {
-    static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
+    static const char *const words[] = {"model",   "tf32",    "bfloat16",
+                                        "float16", "float32", "bfloat16=emulate"};
     const char *word = strncmp(precision, "mixed_", 6) == 0 ? precision + 6 : precision;
     int k = 0;
     while (strcmp(words[k], word) != 0)

@@ -27,6 +27,7 @@ struct pg__kernel {
     uint64_t *n;                /* elements */
     const pg__cpu_kernel *fast; /* NULL: use fn */
     void *state;                /* its own */
+    uint32_t rounds;            /* bit k: result k is a PG_ELEM_AS_BF16 */
 };
 
 static pg_status host_count(size_t *n, pg_err *err)
@@ -179,6 +180,9 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
         k->shapes[v] = t->values[at].shape;
         k->n[v] = pg__dims_elems(&k->shapes[v]);
     }
+    for (uint32_t r = 0; r < i->n_out; r++)
+        if (t->values[pg__out(t, i, r)].elem == PG_ELEM_AS_BF16)
+            k->rounds |= 1u << r;
     *needs = (pg__needs){0};
     PG_TRY(prepare_fast(k, d, t, i, needs, err));
     if (!k->fast)
@@ -196,7 +200,7 @@ static pg_status host_prepare_lanes(pg__kernel **out, pg__dev *d, const pg__kern
     pg__kernel *k = NULL;
     pg_status st = PG_OK;
     (void)d;
-    if (!one->fast || !one->fast->prepare_lanes)
+    if (!one->fast || !one->fast->prepare_lanes || one->rounds)
         return PG_OK;
     k = pg__mem_array(1, sizeof *k);
     if (!k)
@@ -219,18 +223,36 @@ static pg_status host_share(pg__dev *d, const pg__kernel *k, void *const *args, 
     return PG_OK;
 }
 
+/* The reference's doubles become what floats would. */
+static void round_results(const pg__dev *d, const pg__kernel *k, void *const *args)
+{
+    void (*const to_bf16)(float *, size_t) = pg__isa_fns_of(d->isa)->to_bf16;
+    for (size_t r = 0; k->rounds >> r; r++) {
+        double *v = args[k->n_in + r];
+        const size_t n = (size_t)k->n[k->n_in + r];
+        if (!(k->rounds >> r & 1) || !v)
+            continue;
+        if (!d->f64)
+            to_bf16(args[k->n_in + r], n);
+        for (size_t i = 0; d->f64 && i < n; i++) {
+            float one = (float)v[i];
+            to_bf16(&one, 1);
+            v[i] = (double)one;
+        }
+    }
+}
+
 static pg_status host_run(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch,
                           const void *shared)
 {
     pg__arg *v = scratch;
-    (void)d;
-    if (k->fast) {
+    if (k->fast)
         k->fast->run(k->state, args, scratch, shared);
-        return PG_OK;
-    }
-    for (size_t i = 0; i < k->n_in + k->n_out; i++)
+    for (size_t i = 0; !k->fast && i < k->n_in + k->n_out; i++)
         v[i] = (pg__arg){&k->shapes[i], args[i], k->n[i]};
-    k->fn(k->attrs, v, k->n_in, v + k->n_in, k->n_out);
+    if (!k->fast)
+        k->fn(k->attrs, v, k->n_in, v + k->n_in, k->n_out);
+    round_results(d, k, args);
     return PG_OK;
 }
 

@@ -308,7 +308,7 @@ typedef struct pg__activity_attrs {
     double l1, l2;
 } pg__activity_attrs;
 
-/* Numbers to ids and back: fractions are cut off. */
+/* Numbers to ids and back: fractions are cut off. Between types of numbers, the back end rounds. */
 typedef struct pg__cast_attrs {
     pg__elem from, to;
 } pg__cast_attrs;

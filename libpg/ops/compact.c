@@ -145,12 +145,19 @@ done:
     return st;
 }
 
+/* Only GPUs cast the kernel of a convolution while they read it. */
+static pg__wants_elem wants_of(const pg__op *op, uint32_t k, pg__elem own)
+{
+    const int is_kernel = k == 1 && (op->kind == PG_OP_conv || op->kind == PG_OP_conv_dx);
+    return is_kernel && own == PG_ELEM_AS_BF16 ? PG_OWN : pg__operand_elem(op, k);
+}
+
 static pg_status take_operands(pass *p, const pg__inst *i, pg__elem own, pg_err *err)
 {
     pg_status st = PG_OK;
     for (uint32_t k = 0; k < i->n_in; k++) {
         const pg__val v = pg__in(p->t, i, k);
-        const pg__wants_elem wants = pg__operand_elem(i->op, k);
+        const pg__wants_elem wants = wants_of(i->op, k, own);
         const pg__elem to = wants == PG_OWN ? own : PG_ELEM_REAL;
         if (v != PG_NO_VAL && wants != PG_ANY && p->t->values[v].elem != PG_ELEM_INT &&
             p->t->values[v].elem != to)

@@ -4,7 +4,11 @@
  * A layer that computes with bfloat16 or float16 reads and writes values of that type. These stay
  * float32: parameters and their gradients, statistics of normalisations, masks, losses, and values
  * that are read from outside (predictions, states, moving averages), including the activation or
- * sum that makes such a value. Arithmetic inside an operation is always in float32. */
+ * sum that makes such a value. Arithmetic inside an operation is always in float32.
+ *
+ * PG_ELEM_AS_BF16 gives host back ends the same numbers without memory of 16 bits: what would be
+ * bfloat16 has the bytes of a real, and is rounded (to nearest, ties to even) after the operation
+ * that makes it. */
 #ifndef PG_OPS_COMPACT_H
 #define PG_OPS_COMPACT_H
 

@@ -30,13 +30,16 @@ typedef enum pg__elem {
     PG_ELEM_INT,  /* int32_t: ids and classes */
     PG_ELEM_BF16, /* type of a layer that computes with less than float: see compact.h */
     PG_ELEM_F16,
+    PG_ELEM_AS_BF16, /* emulated: a PG_ELEM_REAL that is rounded to a bfloat16 when it is stored */
     PG_N_ELEMS
 } pg__elem;
 
 /* Bytes of one element; real_bytes: of a PG_ELEM_REAL. */
 static inline size_t pg__elem_bytes(pg__elem e, size_t real_bytes)
 {
-    return e == PG_ELEM_REAL ? real_bytes : e == PG_ELEM_INT ? sizeof(int32_t) : sizeof(uint16_t);
+    if (e == PG_ELEM_REAL || e == PG_ELEM_AS_BF16)
+        return real_bytes;
+    return e == PG_ELEM_INT ? sizeof(int32_t) : sizeof(uint16_t);
 }
 
 typedef enum pg__role {

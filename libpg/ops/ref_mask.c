@@ -55,7 +55,7 @@ void PG_REF(cast)(PG_REF_ARGS)
     for (uint64_t i = 0; i < in[0].n; i++) {
         const real v =
             a->from == PG_ELEM_INT ? (real)((const int32_t *)in[0].p)[i] : pg__reals(&in[0])[i];
-        if (a->to == PG_ELEM_REAL)
+        if (a->to != PG_ELEM_INT)
             pg__reals_out(&out[0])[i] = v;
         else /* values that cannot be ids become an id that no table has */
             ((int32_t *)out[0].p)[i] = v > -1e9 && v < 1e9 ? (int32_t)v : -1;

@@ -133,7 +133,7 @@ static unsigned char held = 0;
 
 static pgk_type type_of(pg__elem elem)
 {
-    return elem == PG_ELEM_BF16 ? PGK_BF16 : PGK_F16;
+    return elem == PG_ELEM_F16 ? PGK_F16 : PGK_BF16;
 }
 
 /* Numbers in the element type of a run; those of 16 bits are the same in double. */
@@ -147,6 +147,8 @@ static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
     const uint16_t bits = is_compact ? pgk_to_16(type_of(elem), (float)v) : 0;
     if (f64)
         ((double *)p)[i] = is_compact ? (double)pgk_of_16(type_of(elem), bits) : v;
+    else if (elem == PG_ELEM_AS_BF16)
+        ((float *)p)[i] = pgk_of_16(PGK_BF16, bits);
     else if (is_compact)
         ((uint16_t *)p)[i] = bits;
     else
@@ -159,7 +161,7 @@ static double load(const void *p, pg__elem elem, int f64, uint64_t i)
         return ((const int32_t *)p)[i];
     if (f64)
         return ((const double *)p)[i];
-    if (elem != PG_ELEM_REAL)
+    if (elem != PG_ELEM_REAL && elem != PG_ELEM_AS_BF16)
         return (double)pgk_of_16(type_of(elem), ((const uint16_t *)p)[i]);
     return (double)((const float *)p)[i];
 }

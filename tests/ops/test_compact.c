@@ -105,6 +105,28 @@ static void what_is_made_in_16_bits_alone_is_cast(void **state)
     pg__tape_fini(&tape);
 }
 
+/* Host back ends do not cast what they read. */
+static void emulated_kernels_of_convolutions_are_cast(void **state)
+{
+    static const pg__elem emulated[] = {PG_ELEM_AS_BF16};
+    const pg__conv_attrs conv = {
+        .rank = 1, .groups = 1, .kernel = {3}, .stride = {1}, .dilation = {1}};
+    const pg__dims x_shape = pg__dims_of(3, (const uint64_t[]){2, 5, 4}),
+                   w_shape = pg__dims_of(3, (const uint64_t[]){3, 4, 8});
+    pg__val x, w, y;
+    (void)state;
+    assert_ok(pg__tape_value(&tape, &x_shape, PG_ELEM_REAL, PG_INPUT, 0, 0, &x, NULL));
+    assert_ok(pg__tape_value(&tape, &w_shape, PG_ELEM_REAL, PG_PARAM, 0, 0, &w, NULL));
+    assert_ok(pg__emit3(&tape, PG_OP_conv, &conv, x, w, PG_NO_VAL, &y, NULL));
+    squeeze(emulated, 1, PG_NO_VAL);
+    assert_ops("cast cast conv");
+    assert_int_equal(elem_of(w), PG_ELEM_REAL);
+    assert_int_equal(elem_of(y), PG_ELEM_AS_BF16);
+    assert_int_equal(elem_of(pg__in(&tape, &tape.insts[2], 1)), PG_ELEM_AS_BF16);
+    assert_int_equal(pg__elem_bytes(PG_ELEM_AS_BF16, sizeof(double)), sizeof(double));
+    pg__tape_fini(&tape);
+}
+
 /* What only looks different is of its memory's type. */
 static void another_shape_has_the_type_of_its_memory(void **state)
 {
@@ -153,6 +175,7 @@ static void what_follows_its_operands_stays_float32_with_them(void **state)
 PG_TEST_MAIN(cmocka_unit_test(products_take_casts_and_share_them),
              cmocka_unit_test(float32_is_asked_for_through_activations),
              cmocka_unit_test(what_is_made_in_16_bits_alone_is_cast),
+             cmocka_unit_test(emulated_kernels_of_convolutions_are_cast),
              cmocka_unit_test(another_shape_has_the_type_of_its_memory),
              cmocka_unit_test(layers_have_types_of_their_own),
              cmocka_unit_test(what_follows_its_operands_stays_float32_with_them))

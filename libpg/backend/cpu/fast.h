@@ -61,5 +61,6 @@ void PG_FAST_FN(accumulate)(float *into, const float *from, size_t n);
 void PG_FAST_FN(blend)(float *into, float keep, const float *from, float take, size_t n);
 void PG_FAST_FN(clip)(float *g, float scale, float limit, size_t n);
 double PG_FAST_FN(squares)(const float *g, size_t n);
+void PG_FAST_FN(to_bf16)(float *v, size_t n);
 
 #endif

@@ -51,3 +51,15 @@ double PG_FAST_FN(squares)(const float *g, size_t n)
         sum += part[k];
     return sum;
 }
+
+/* Rounding may carry into infinity, as it should; NaN keeps a bit that makes it NaN. */
+void PG_FAST_FN(to_bf16)(float *v, size_t n)
+{
+    PG_EACH
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)pg__bits_of(v[i]);
+        const uint32_t nearest = bits + 0x7fffu + (bits >> 16 & 1);
+        const uint32_t kept = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : nearest;
+        v[i] = pg__of_bits((int32_t)(kept & 0xffff0000u));
+    }
+}

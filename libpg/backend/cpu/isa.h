@@ -23,6 +23,7 @@ typedef struct pg__isa_fns {
     void (*blend)(float *into, float keep, const float *from, float take, size_t n);
     void (*clip)(float *g, float scale, float limit, size_t n);
     double (*squares)(const float *g, size_t n);
+    void (*to_bf16)(float *v, size_t n); /* to the nearest bfloat16, ties to even */
     const pg__lines *lines;
 } pg__isa_fns;
 

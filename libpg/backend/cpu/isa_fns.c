@@ -32,5 +32,6 @@ const pg__isa_fns FNS(PG_ISA) = {
     .blend = PG_FAST_FN(blend),
     .clip = PG_FAST_FN(clip),
     .squares = PG_FAST_FN(squares),
+    .to_bf16 = PG_FAST_FN(to_bf16),
     .lines = &PG_JOIN(pg__lines_, PG_ISA),
 };

@@ -87,7 +87,7 @@ static int is_finite_16(uint16_t bits, uint16_t exponent)
 
 static int is_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_t i)
 {
-    if (elem == PG_ELEM_REAL)
+    if (elem == PG_ELEM_REAL || elem == PG_ELEM_AS_BF16)
         return n_bytes == sizeof(float) ? isfinite(((const float *)values)[i])
                                         : isfinite(((const double *)values)[i]);
     return is_finite_16(((const uint16_t *)values)[i], elem == PG_ELEM_BF16 ? 0x7f80u : 0x7c00u);

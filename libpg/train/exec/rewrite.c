@@ -30,20 +30,21 @@ static unsigned char *kept_of(const pg__lowered *m)
 pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err)
 {
     unsigned char *kept = kept_of(&p->model);
+    /* A GPU's library fuses operations by itself; emulation (op.h) rounds between them as there. */
+    const int fuses = p->backend->host_memory && !opts->elems;
     if (!kept)
         return pg__nomem(err);
     pg_status st = pg__tape_pool_first(&p->model.tape, kept, err);
     /* Not on GPUs: the gain there has not been measured. */
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_crop_first(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
-    if (st == PG_OK && p->backend->host_memory)
+    if (st == PG_OK && fuses)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_pad_into_conv(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
-    /* A GPU's library fuses operations by itself. */
-    if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
+    if (st == PG_OK && !opts->lower.training && fuses)
         st = pg__tape_fold_norm(&p->model.tape, kept, err);
-    if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
+    if (st == PG_OK && !opts->lower.training && fuses)
         st = pg__tape_fold_add(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     pg__mem_free(kept);
     return st;

@@ -36,7 +36,7 @@ const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer)
     return inner;
 }
 
-enum { BY_MODEL, TF32, BFLOAT16, FLOAT16, FLOAT32 }; /* pg_train_opts.precision */
+enum { BY_MODEL, TF32, BFLOAT16, FLOAT16, FLOAT32, EMULATED }; /* pg_train_opts.precision */
 
 static int uses(const pg__trainer_net *net, pg__elem elem)
 {
@@ -48,7 +48,8 @@ static int uses(const pg__trainer_net *net, pg__elem elem)
 
 const char *pg__mixed_name(const pg__trainer_net *net)
 {
-    static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
+    static const char *const words[] = {"model",   "tf32",    "bfloat16",
+                                        "float16", "float32", "bfloat16=emulate"};
     return words[net->precision];
 }
 
@@ -59,7 +60,7 @@ static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int 
     const pg__elem own = pg__policy_elem(pg__layer_policy(net->leaves.v[leaf].layer));
     if (asked == BY_MODEL || (has_policies && own == PG_ELEM_REAL))
         return own;
-    return asked == BFLOAT16 ? PG_ELEM_BF16 : PG_ELEM_F16;
+    return asked == BFLOAT16 ? PG_ELEM_BF16 : asked == FLOAT16 ? PG_ELEM_F16 : PG_ELEM_AS_BF16;
 }
 
 static int has_policies(const pg_trainer *t)
@@ -72,8 +73,10 @@ static int has_policies(const pg_trainer *t)
 
 static pg_status refuse(const pg__trainer_devs *devs, int asked, pg_err *err)
 {
-    const char *what = asked == BFLOAT16 ? "bfloat16" : "float16";
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what, devs->backend->name);
+    const char *what = asked == FLOAT16 ? "float16" : "bfloat16";
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with %s",
+                  asked == EMULATED ? "bfloat16, emulated" : what, devs->backend->name,
+                  asked == EMULATED ? "bfloat16 itself" : "float32");
     pg_err_do(err, PG_DO_USE_GPU, NULL);
     pg_err_arg(err, "precision", "%s", what);
     return PG_E_UNSUPPORTED;
@@ -98,14 +101,14 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int policies = has_policies(t), asked = o->precision;
     pg_status st = PG_OK;
-    if (asked < BY_MODEL || asked > FLOAT32)
+    if (asked < BY_MODEL || asked > EMULATED)
         PG_FAIL(PG_E_ARG, "precision: there is no kind %d", asked);
     t->net.precision = asked;
-    if (t->devs.backend->host_memory && (asked == BFLOAT16 || asked == FLOAT16))
+    if (t->devs.backend->host_memory ? asked == BFLOAT16 || asked == FLOAT16 : asked == EMULATED)
         return refuse(&t->devs, asked, err);
     if (asked == TF32 || asked == FLOAT32 || (asked == BY_MODEL && !policies))
         return PG_OK;
-    if (!t->devs.backend->host_memory)
+    if (!t->devs.backend->host_memory || asked == EMULATED)
         return choose(t, asked, policies, err);
     PG_TRY(pg__strs_printf(&t->report.notes, err,
                            "layers of 16 bits (mixed precision) compute with float32 on the CPU"));

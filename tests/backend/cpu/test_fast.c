@@ -44,6 +44,40 @@ static void dropout_draws_the_same_numbers(void **state)
         }
 }
 
+static float of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Ties to even, the smallest numbers, and what rounds to infinity; NaN stays NaN. */
+static void to_bf16_rounds_to_nearest(void **state)
+{
+    static const uint32_t bits[][2] = {
+        {0x3f800000, 0x3f800000}, {0x3f808000, 0x3f800000}, {0x3f808001, 0x3f810000},
+        {0x3f818000, 0x3f820000}, {0xbf817fff, 0xbf810000}, {0x80000000, 0x80000000},
+        {0x00008000, 0x00000000}, {0x00008001, 0x00010000}, {0x80018000, 0x80020000},
+        {0x7f7fffff, 0x7f800000}, {0x7f7f7fff, 0x7f7f0000}, {0xff800000, 0xff800000},
+    };
+    enum { N = sizeof bits / sizeof *bits };
+    (void)state;
+    for (int isa = 0; isa < PG_N_ISAS; isa++) {
+        float v[N + 2], want[N];
+        if (!pg__isa_present((pg__isa)isa))
+            continue;
+        for (size_t k = 0; k < N; k++) {
+            v[k] = of_bits(bits[k][0]);
+            want[k] = of_bits(bits[k][1]);
+        }
+        v[N] = of_bits(0x7fffffff);
+        v[N + 1] = of_bits(0xff800001);
+        pg__isa_fns_of((pg__isa)isa)->to_bf16(v, N + 2);
+        assert_memory_equal(v, want, sizeof want);
+        assert_true(isnan(v[N]) && isnan(v[N + 1]));
+    }
+}
+
 /* Not even that of a rounding: Adam divides gradients by their size. */
 static void layer_norm_of_one_number_has_no_slope(void **state)
 {
@@ -169,6 +203,7 @@ static void channels_without_variance_have_none(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(dropout_draws_the_same_numbers),
+             cmocka_unit_test(to_bf16_rounds_to_nearest),
              cmocka_unit_test(relu_is_keras_at_its_threshold),
              cmocka_unit_test(layer_norm_of_one_number_has_no_slope),
              cmocka_unit_test(dropout_knows_batches_beyond_32_bits),

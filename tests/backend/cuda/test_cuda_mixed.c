@@ -1,94 +1,13 @@
 /* Mixed precision on the GPU of plain C (host.h): training runs of real Keras 2.15 come near in 16
  * bits, what is of 16 bits and what is not, and the scale of the loss. */
-#include "train/golden.h"
+#include "train/golden_near.h"
 
 #include "train/step/model_parallel.h"
 #include "train/step/trainer.h"
 
-enum { BFLOAT16 = 2, FLOAT16 = 3, FLOAT32 = 4 }; /* pg_train_opts.precision */
+enum { BFLOAT16 = 2, FLOAT16 = 3, FLOAT32 = 4, EMULATED = 5 }; /* pg_train_opts.precision */
 
 /* ---- real runs ---- */
-
-/* Of the loss of a batch, and of what the weights changed by (its length). */
-typedef struct distance {
-    double loss, weights;
-} distance;
-
-static pg_status compare_loss(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
-                              pg_err *err)
-{
-    golden *g = user;
-    const pg__json *values =
-        pg__json_at(pg__json_get(g->expected, "values_per_batch"), g->n_batches++);
-    const double want = number(pg__json_get(values, "loss"));
-    (void)batch, (void)running, (void)err;
-    g->d64 = fmax(g->d64, fabs(own->values[0] - want) / fabs(want));
-    return PG_OK;
-}
-
-/* All weights of a file, one behind the other, take away what is in *v. */
-static size_t add_file(const golden *g, const char *name, double sign, double **v)
-{
-    char path[600];
-    pg_store *s = NULL;
-    size_t n = 0, at = 0;
-    assert_ok(pg_store_open(&s, path_of(g, name, path), NULL, NULL));
-    for (size_t i = 0; i < pg_store_n_weights(s); i++)
-        n += (size_t)(pg_store_weight(s, i)->n_bytes / sizeof(float));
-    *v = *v ? *v : pg__mem_array(n, sizeof **v);
-    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
-        const size_t bytes = (size_t)pg_store_weight(s, i)->n_bytes;
-        float *w = pg__mem_array(bytes, 1);
-        assert_ok(pg_store_read(s, i, 0, w, bytes, NULL));
-        for (size_t k = 0; k < bytes / sizeof *w; k++)
-            (*v)[at++] += sign * (double)w[k];
-        pg__mem_free(w);
-    }
-    pg_store_close(s);
-    return n;
-}
-
-static double length(const double *v, size_t n)
-{
-    double squares = 0;
-    for (size_t k = 0; k < n; k++)
-        squares += v[k] * v[k];
-    return sqrt(squares);
-}
-
-static distance run_mixed(const char *name, int precision)
-{
-    golden g;
-    pg_err err = {0};
-    double *change = NULL, *off = NULL;
-    precision_how = precision;
-    open_golden(&g, name, "cuda:0", NULL);
-    precision_how = 0;
-    g.expected = pg__json_get(g.run, "single");
-    const pg_callback cb = {.user = &g, .batch_end = compare_loss};
-    const pg_fit_opts opts = {.batch_size = (size_t)number(pg__json_get(g.run, "batch_size")),
-                              .epochs = (size_t)number(pg__json_get(g.run, "epochs")),
-                              .no_shuffle = 1,
-                              .reset_states = 1};
-    if (pg_fit(g.trainer, g.data, &opts, &cb, &err) != PG_OK)
-        fail_msg("%s: %s", name, err.msg);
-    const size_t n = add_file(&g, "final_weights.h5", 1, &change);
-    add_file(&g, "final_weights.h5", -1, &off);
-    add_file(&g, "init_weights.h5", -1, &change);
-    for (size_t i = 0, at = 0; i < pg_trainer_n_weights(g.trainer); i++) {
-        const size_t some = (size_t)(pg_trainer_weight(g.trainer, i)->n_bytes / sizeof(float));
-        double *w = pg__mem_array(some, sizeof *w);
-        assert_ok(pg_trainer_read(g.trainer, i, w, some, NULL));
-        for (size_t k = 0; k < some; k++)
-            off[at++] += w[k];
-        pg__mem_free(w);
-    }
-    const distance d = {g.d64, length(off, n) / length(change, n)};
-    pg__mem_free(off);
-    pg__mem_free(change);
-    close_golden(&g);
-    return d;
-}
 
 /* Of what the weights change by in the whole run, and of the loss of any batch. What was seen: 0.05
  * and 0.04 with bfloat16, 0.004 and 0.006 with float16. */
@@ -98,7 +17,8 @@ static void runs_of_keras_come_near_in_16_bits(void **state)
                                        "mlp_digits", "multiout", "siamese",       "unet_seg"};
     (void)state;
     for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
-        const distance bf16 = run_mixed(runs[k], BFLOAT16), f16 = run_mixed(runs[k], FLOAT16);
+        const distance bf16 = run_near(runs[k], "cuda:0", BFLOAT16),
+                       f16 = run_near(runs[k], "cuda:0", FLOAT16);
         if (!(bf16.loss <= 0.1 && bf16.weights <= 0.08))
             fail_msg("%s: bfloat16 is off by %.2g, %.2g", runs[k], bf16.loss, bf16.weights);
         if (!(f16.loss <= 0.01 && f16.weights <= 0.012))
@@ -447,6 +367,8 @@ static void the_cpu_says_what_it_does_instead(void **state)
     t = NULL;
     assert_int_equal(open_mixed(&t, "cpu:0", BFLOAT16, &err), PG_E_UNSUPPORTED);
     assert_string_equal(err.msg, "bfloat16: cpu computes with float32");
+    assert_int_equal(open_mixed(&t, "cuda:0", EMULATED, &err), PG_E_UNSUPPORTED);
+    assert_string_equal(err.msg, "bfloat16, emulated: cuda computes with bfloat16 itself");
     assert_null(t);
 }
 

@@ -10,7 +10,7 @@ from ._errors import ArgumentError
 
 # Members that are numbers in C and words here.
 _WORDS: Dict[str, Tuple[str, ...]] = {
-    "optimizer_rules": ("auto", "legacy", "new"), "precision": ("model", "tf32", "bfloat16", "float16", "float32"),
+    "optimizer_rules": ("auto", "legacy", "new"), "precision": ("model", "tf32", "bfloat16", "float16", "float32", "bfloat16=emulate"),
     "batch_norm": ("auto", "replica", "sync"), "conv": ("auto", "direct", "winograd"), "reset_states": ("never", "epoch"),
     "resume": ("never", "always", "auto"),
 }
