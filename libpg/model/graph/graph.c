@@ -8,6 +8,13 @@
 #include "base/try.h"
 #include "model/graph/graph_impl.h"
 
+/* Keras 2 writes a string or a Policy, since 2.12 with its module; Keras 3 a DTypePolicy. */
+static int writes_dtypes_as_keras_3(const pg__json *dtype)
+{
+    const char *name = pg__json_get_str(dtype, "class_name");
+    return pg__json_get(dtype, "module") && !(name && strcmp(name, "Policy") == 0);
+}
+
 /* Keras' major version if only that version writes layers in this form, otherwise 0. */
 static int dialect_of_layer(const pg__layer *l, const pg__json *entry)
 {
@@ -18,8 +25,8 @@ static int dialect_of_layer(const pg__layer *l, const pg__json *entry)
         return 3;
     if (strcmp(l->class_name, "InputLayer") == 0 && pg__json_get(l->config, "batch_shape"))
         return 3;
-    if (pg__json_get(pg__json_get(l->config, "dtype"), "module"))
-        return 3; /* an object; Keras 2 writes a string, or a Policy without module */
+    if (writes_dtypes_as_keras_3(pg__json_get(l->config, "dtype")))
+        return 3;
     for (size_t i = 0; i < sizeof keras1 / sizeof *keras1; i++)
         if (pg__json_get(l->config, keras1[i]))
             return 1;

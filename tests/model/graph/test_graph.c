@@ -296,6 +296,17 @@ static void versions_are_told_by_their_forms(void **state)
     g = parse(MODEL(INPUT "," LAYER("o", FROM("i"))));
     assert_int_equal(g->dialect, 2);
     pg__graph_free(g);
+#define WITH_DTYPE(module, name)                                                                 \
+    "{\"class_name\":\"Sequential\",\"config\":[{\"class_name\":\"Dense\",\"config\":{\"name\":" \
+    "\"d\","                                                                                     \
+    "\"units\":3,\"dtype\":{\"module\":\"" module "\",\"class_name\":\"" name                    \
+    "\",\"config\":{\"name\":\"mixed_bfloat16\"},\"registered_name\":null}}}]}"
+    g = parse(WITH_DTYPE("keras.mixed_precision", "Policy")); /* of Keras 2.15 */
+    assert_int_equal(g->dialect, 2);
+    pg__graph_free(g);
+    g = parse(WITH_DTYPE("keras", "DTypePolicy"));
+    assert_int_equal(g->dialect, 3);
+    pg__graph_free(g);
 }
 
 static void wrapping_layers_show_what_they_wrap(void **state)
