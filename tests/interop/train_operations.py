@@ -42,7 +42,7 @@ def v3(keras, L, add, img, seq):
     nn.update({"relu6": lambda x: ops.relu6(4 * x), "leaky_relu-slope": lambda x: ops.leaky_relu(x, 0.4), "gelu-exact": lambda x: ops.gelu(x, approximate=False)})
     functions(L, add, img, seq, nn, {
         "mean": lambda x: ops.mean(x, axis=(1, 2)), "mean-keep": lambda x: ops.mean(x, axis=-1, keepdims=True),
-        "sum": lambda x: ops.sum(x, axis=2), "expand": lambda x: ops.expand_dims(x, -2), "squeeze": lambda x: ops.squeeze(ops.expand_dims(x, 1), 1),
+        "sum": lambda x: ops.sum(x, axis=2), "expand": lambda x: ops.expand_dims(x, -2), "squeeze": lambda x: ops.squeeze(ops.expand_dims(x, 1), 1), "cast": lambda x: ops.cast(x, "float32"),
         "transpose": lambda x: ops.transpose(x, (0, 3, 1, 2)), "reshape": lambda x: ops.reshape(x, (-1, 8, 21)),
         "concat": lambda x: ops.concatenate([x, 2 * x, x], axis=-1), "concat-1": lambda x: ops.concatenate([x, -x], 1),
         "slice": lambda x: x[:, 1:-1, :, 0:2], "index": lambda x: x[:, -1], "index-last": lambda x: x[..., 2:, 1],

@@ -9,7 +9,7 @@
 #include "model/lower/operation.h"
 #include "model/lower/spatial.h"
 
-typedef enum scaled { NEGATIVE, SQUARE, IDENTITY } scaled;
+typedef enum scaled { NEGATIVE, SQUARE, IDENTITY, CAST } scaled;
 typedef enum reduction { MEAN, SUM } reduction;
 typedef enum act {
     RELU,
@@ -87,6 +87,20 @@ done:
 
 /* ---- one by one ---- */
 
+/* Keras 3 writes one between layers of different policies. Layers round for themselves. */
+static pg_status cast(const pg__operation *o, pg__val x, pg__val *out, pg_err *err)
+{
+    const char *dtype = pg__json_get_str(o->l->config, "dtype");
+    pg_status st = PG_OK;
+    if (pg__operation_attr(o, "DstT") || !dtype || !strstr(dtype, "float"))
+        return pg__operation_refuse(o, "to anything but floating point", err);
+    PG_TRY(pg__lower_as_real(o->lw, x, &x, err));
+    const pg__reshape_attrs same = {.to = *pg__dims_at(o->lw, x)};
+    PG_TRY(pg__emit1(&o->lw->to->tape, PG_OP_reshape, &same, x, out, err));
+done:
+    return st;
+}
+
 static pg_status lower_scaled(const pg__operation *o, int what, pg__val *out, pg_err *err)
 {
     pg__val x;
@@ -99,6 +113,7 @@ static pg_status lower_scaled(const pg__operation *o, int what, pg__val *out, pg
         break;
     case SQUARE: st = pg__lower_binary(o->lw, PG_MULTIPLY, x, x, out, err); break;
     case IDENTITY: st = pg__emit1(&o->lw->to->tape, PG_OP_reshape, &same, x, out, err); break;
+    case CAST: st = cast(o, x, out, err); break;
     }
 done:
     return st;

@@ -151,6 +151,7 @@ static void keras_3_calls_give_shapes(void **state)
     keras3("Add", "\"name\":\"f\"", TENSOR("i") "," TENSOR("i"), "(5, 4, 6, 3)");
     keras3("Mean", "\"axis\":[1,2],\"keepdims\":true", TENSOR("i"), "(5, 1, 1, 3)");
     keras3("Concatenate", "\"axis\":-1", "[" TENSOR("i") "," TENSOR("i") "]", "(5, 4, 6, 6)");
+    keras3("Cast", "\"dtype\":\"bfloat16\"", TENSOR("i"), "(5, 4, 6, 3)");
     keras3("GetItem", "\"name\":\"f\"",
            TENSOR("i") ",[{\"class_name\":\"__ellipsis__\",\"config\":{}},0]", "(5, 4, 6)");
 }
@@ -160,6 +161,7 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
     (void)state;
     tf_keras("math.cumsum", "[\"i\",0,0,{\"axis\":1}]", "TFOpLambda of math.cumsum: f");
     keras3("Cumsum", "\"axis\":1", TENSOR("i"), "Cumsum: f");
+    keras3("Cast", "\"dtype\":\"int32\"", TENSOR("i"), "Cast to anything but floating point");
     tf_keras("math.add", "[\"i\",0,0,{\"y\":\"three\"}]", "f: math.add with an argument");
     tf_keras("math.add", "[\"i\",0,0,{}]", "f: math.add with an argument");
     tf_keras("math.add", "[\"i\",0,0,{\"y\":[[1.0,2.0],[3.0]]}]", "f: math.add with an argument");
