@@ -32,6 +32,7 @@ PEERS = {  # Python, program and options, environment
     'keras3-torch': ('PG_TORCH_PYTHON', [KERAS, '--impl', 'keras3'], {'KERAS_BACKEND': 'torch'}),
     'torch': ('PG_TORCH_PYTHON', [TORCH], {}),
     'torch-cl': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'cl'], {}),
+    'torch-bf16': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'bf16'], {}),
     'torch-compile': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'compile'], {'TORCHINDUCTOR_FX_GRAPH_CACHE': '1'}),
     'torch-autotune': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'autotune'], {'TORCHINDUCTOR_FX_GRAPH_CACHE': '1'}),
     'torch-ddp2': ('PG_TORCH_PYTHON', [TORCH, '--mode', 'ddp'], {}),

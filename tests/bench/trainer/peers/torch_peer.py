@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch: a plain loop over tensors in memory.
 
-usage: torch_peer.py MODEL [--mode eager|cl|compile|autotune|ddp] [--steps N]
-cl: channels_last for images; autotune: torch.compile with max-autotune; ddp: two processes of one thread each over gloo."""
+usage: torch_peer.py MODEL [--mode eager|cl|bf16|compile|autotune|ddp] [--steps N]
+cl: channels_last for images; bf16: the same with autocast to bfloat16; autotune: torch.compile with max-autotune; ddp: two processes of one thread each over gloo."""
 import argparse
 import os
 import subprocess
@@ -197,7 +197,7 @@ def train(a):
     x, y = data(a.model, rows, n, channels_first=True, seed=max(a.rank, 0))
     x, y = [torch.from_numpy(v) for v in x], torch.from_numpy(y)
     m = build(a.model)
-    if a.mode == 'cl' and x[0].dim() == 4:
+    if a.mode in ('cl', 'bf16') and x[0].dim() == 4:
         m, x = m.to(memory_format=torch.channels_last), [v.to(memory_format=torch.channels_last) for v in x]
     params = sum(p.numel() for p in m.parameters())
     net = nn.parallel.DistributedDataParallel(m) if ddp else m
@@ -209,7 +209,9 @@ def train(a):
     for i in range(warm + steps):
         at = slice(i % n * rows, (i % n + 1) * rows)
         opt.zero_grad(set_to_none=True)
-        error = objective(forward(*[v[at] for v in x]), y[at])
+        with torch.autocast('cpu', torch.bfloat16, enabled=a.mode == 'bf16'):
+            out = forward(*[v[at] for v in x])
+        error = objective(out.float(), y[at])
         error.backward()
         opt.step()
         value = error.item()
