@@ -108,8 +108,7 @@ typedef struct pg_train_opts {
                       layers whose policy, beside other policies, is float32; 4: float32. Variables,
                       sums, statistics and losses are always float32, and with float16 the loss is
                       scaled as by Keras' LossScaleOptimizer. CPUs compute with float32: 2 and 3 are
-                      PG_E_UNSUPPORTED there. 5: on CPUs, for tests: float32, but what would be
-                      bfloat16 is rounded to it; slower than 4, and in the same memory */
+                      PG_E_UNSUPPORTED there. 5: bfloat16 emulated on CPUs, no faster */
     const char *place; /* model parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE" says where calls run
                           (the last match counts, patterns are allowed, calls count from 0); all
                           others run on the only one of `devices`. Weights are stored once: a GPU
