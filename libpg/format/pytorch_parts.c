@@ -62,9 +62,9 @@ static int says(const char *key, size_t n_key, const char *const *words)
     char word[32];
     for (const char *at = key; next_word(&at, key + n_key, word);)
         for (const char *const *w = words; *w; w++) {
-            const size_t n = strlen(*w);
-            if ((*w)[n - 1] == '$' ? strlen(word) == n - 1 && memcmp(word, *w, n - 1) == 0
-                                   : strncmp(word, *w, n) == 0)
+            const size_t n = **w == *word ? strlen(*w) : 0; /* 0 of nearly all, often very many */
+            if (n && ((*w)[n - 1] == '$' ? strlen(word) == n - 1 && memcmp(word, *w, n - 1) == 0
+                                         : strncmp(word, *w, n) == 0))
                 return 1;
         }
     return 0;

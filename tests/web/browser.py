@@ -81,7 +81,7 @@ class Browser:
     def program(cls, name):
         return next(filter(None, map(shutil.which, cls.NAMES[name])), None)
 
-    def __init__(self, name, profile, size=(1000, 900)):
+    def __init__(self, name, profile, size=(1000, 900), prefs=()):
         self.name, self.size = name, size
         self.profile = pathlib.Path(profile) / name
         self.profile.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class Browser:
             'network.dns.localDomains': 'plain.test', 'browser.download.alwaysOpenPanel': False, 'browser.download.folderList': 2,
             'browser.download.dir': str(self.downloads), 'browser.download.useDownloadDir': True,
             'browser.download.always_ask_before_handling_new_types': False, 'datareporting.policy.dataSubmissionEnabled': False,
-            'app.update.enabled': False, 'browser.shell.checkDefaultBrowser': False, 'toolkit.telemetry.enabled': False}.items()))
+            'app.update.enabled': False, 'browser.shell.checkDefaultBrowser': False, 'toolkit.telemetry.enabled': False, **dict(prefs)}.items()))
         self.last, self.errors = 0, []
 
     def __enter__(self):
@@ -234,14 +234,26 @@ class Browser:
             data = self.call('browsingContext.captureScreenshot', context=self.tab)['data']
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
+    def processes(self):
+        """(folder in /proc, fields of its stat behind the name) of each process of the browser."""
+        for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):
+            try:
+                fields = stat.read_text().rsplit(')', 1)[1].split()
+                if int(fields[2]) == self.process.pid:
+                    yield stat.parent, fields
+            except (OSError, IndexError):
+                pass
+
     def memory(self):
         """Bytes that all processes of the browser hold for themselves."""
         total = 0
-        for status in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        for folder, _ in self.processes():
             try:
-                if int(status.read_text().rsplit(')', 1)[1].split()[2]) == self.process.pid:
-                    smaps = (status.parent / 'smaps_rollup').read_text()
-                    total += 1024 * sum(int(n) for n in re.findall(r'^Private_\w+: +(\d+) kB', smaps, re.M))
-            except (OSError, IndexError):
+                total += 1024 * sum(int(n) for n in re.findall(r'^Private_\w+: +(\d+) kB', (folder / 'smaps_rollup').read_text(), re.M))
+            except OSError:
                 pass
         return total
+
+    def cpu_seconds(self):
+        """Processor time that all processes of the browser took so far."""
+        return sum(int(fields[11]) + int(fields[12]) for _, fields in self.processes()) / os.sysconf('SC_CLK_TCK')

@@ -4,6 +4,8 @@
 The page in real browsers, beside the tools of this machine. WEB is build/web, TOOLS build/tools. For each browser:
   page     a person's way: files are chosen, buttons pressed, outputs downloaded and compared with the tool's; cancelling, keyboard, Chinese,
            nothing in the console; with --axe, what axe-core finds; with --pictures (Chromium), the pictures of the manual
+  file     the page opened as a file
+  reading  files that are read while something is in the way
   golden   commands on files of testdata: status, both outputs and every byte written as the tool's
   hostile  every case of tests/hostile: the tool's answer, within 5 s or three times its time; afterwards the page is alive
 Exit status 77 where no browser is."""
@@ -60,7 +62,14 @@ def serve(web):
     return f'http://localhost:{server.server_port}/'
 
 
-HELPER = '''(async () => {
+HELPER = '''(async (worker) => {
+    const {Worker} = window;
+    if (worker)
+        window.Worker = class extends Worker {
+            constructor() {
+                super(worker, {type: 'module'});
+            }
+        };
     const {Engine} = await import('/engine.js');
     const engine = await Engine.load();
     const hex = (bytes) => [...new Uint8Array(bytes)].map((x) => x.toString(16).padStart(2, '0')).join('');
@@ -76,7 +85,14 @@ HELPER = '''(async () => {
         return {status: r.status, out: r.out, err: r.err, crash: r.crash, outputs, seconds};
     };
     return true;
-})()'''
+})'''
+
+
+def help_page(b, url, patch=None):
+    """window.pg_run for Pair, by the page's own engine; patch names a change of tests/web/patch.js."""
+    open_page(b, url)
+    worker = patch and f'/at{urlquote(str(here))}/patch_worker.js?{patch}'
+    b.js(f'{HELPER}({json.dumps(worker)})')
 
 
 def files_below(root):
@@ -197,13 +213,13 @@ def hostile_cases(testdata, out):
 
 
 def test_hostile(b, a, url):
-    pair, n, wrong, slow = Pair(b, a.tools), 0, [], 0
+    pair, n, wrong, slow = Pair(b, a.tools), 0, [], (0, '')
     with tempfile.TemporaryDirectory() as d:
         for c, name, files in hostile_cases(a.testdata, pathlib.Path(d)):
             for args in (['pginfo', '--stats', name], ['pgunwrap', name, 'out' + ''.join(pathlib.Path(name).suffixes)]):
                 n += 1
                 why, got = pair.differs(args, files)
-                slow = max(slow, got['seconds'])
+                slow = max(slow, (got['seconds'], ' '.join(args)))
                 lines = [x for x in (got.get('err') or '').splitlines() if not x.startswith((' ', 'try: '))]
                 if got['status'] != 0 and len(lines) != 1:
                     why = why or f'{len(lines)} lines: {lines[:3]}'
@@ -213,9 +229,21 @@ def test_hostile(b, a, url):
                     wrong.append(f'{" ".join(args)}: {why}')
     for line in wrong[:30]:
         print(f'     {line}')
-    judge(not wrong, f'hostile: {n} commands, {len(wrong)} unlike the tool, the slowest took {slow:.1f} s')
+    judge(not wrong, f'hostile: {n} commands, {len(wrong)} unlike the tool, the slowest took {slow[0]:.1f} s: {slow[1]}')
     choose(b, a.testdata / 'files/keras-2.2.4/cnn4-g2/wrapper_weights.h5')
     judge('parallel wrapper' in text(b, 'verdict'), 'the page is alive')
+
+
+# ---- reading ----
+
+def test_reading(b, a, url):
+    """Reading ahead that stalls gives way."""
+    with tempfile.TemporaryDirectory() as d:
+        big = pathlib.Path(d) / 'big.safetensors'
+        write_big(big, 32 << 20)
+        help_page(b, url, 'stall')
+        why, _ = Pair(b, a.tools).differs(['pgunwrap', big.name, 'out.safetensors'], {big.name: big})
+        judge(not why, f'reading that stalls: as the tool {why}')
 
 
 # ---- the page ----
@@ -370,17 +398,33 @@ def test_folder_and_place(b, a, url, d):
 
 
 def write_big(path, n_bytes):
-    """Tensors of 64 MB below "module.", as a wrapper of PyTorch names them."""
-    n, size = max(1, n_bytes >> 26), 1 << 26
-    head = json.dumps({f'module.layer{i}.weight': {'dtype': 'F32', 'shape': [4096, 4096], 'data_offsets': [i * size, (i + 1) * size]}
+    """Tensors of about 64 MB below "module.", as a wrapper of PyTorch names them."""
+    n = max(1, n_bytes >> 26)
+    size = n_bytes // n // 4096 * 4096
+    head = json.dumps({f'module.layer{i}.weight': {'dtype': 'F32', 'shape': [1024, size // 4096], 'data_offsets': [i * size, (i + 1) * size]}
                        for i in range(n)}).encode()
     head += b' ' * (-len(head) % 8)
     piece = bytes(range(256)) * (1 << 12)
     with open(path, 'wb') as f:
         f.write(len(head).to_bytes(8, 'little') + head)
-        for i in range(n):
-            for k in range(size // len(piece)):
-                f.write(piece)
+        for _ in range(n):
+            for at in range(0, size, len(piece)):
+                f.write(piece[:size - at])
+
+
+# ---- opened as a file ----
+
+def test_file(b, a, url):
+    """What browsers allow a page that no server serves: too little, so that it says what to do."""
+    b.open((a.web / 'index.html').as_uri())
+    shown = b.js('document.querySelector("main").innerText')
+    judge(shown.startswith('Browsers do not run this page from a file: type python3 -m http.server') and b.js('document.getElementById("app").hidden'),
+          f'as a file, the page says what to do {shown[:200]!r}')
+    refused = {what: b.js(f'(async () => {code})().then(() => false, () => true)') for what, code in {
+        'module': 'import("./words.js")', 'fetch': 'fetch("pg.wasm")',
+        'worker': 'new Promise((resolve, reject) => { const w = new Worker("worker.js", {type: "module"}); w.onerror = reject; '
+                  'setTimeout(resolve, 5000); })'}.items()}
+    judge(all(refused.values()), f'nor does {b.name} allow more {refused}')
 
 
 # ---- looks ----
@@ -422,7 +466,7 @@ def main():
     for name in ('web', 'tools', 'testdata'):
         p.add_argument(name, type=lambda s: pathlib.Path(s).resolve())
     p.add_argument('--browser', choices=Browser.NAMES)
-    p.add_argument('--only', choices=('page', 'golden', 'hostile'))
+    p.add_argument('--only', choices=('page', 'file', 'reading', 'golden', 'hostile'))
     p.add_argument('--pictures')
     p.add_argument('--axe')
     a = p.parse_args()
@@ -435,15 +479,18 @@ def main():
     url = serve(a.web)
     for name in browsers:
         print(f'==== {name}')
-        for part, test in (('page', test_page), ('golden', test_golden), ('hostile', test_hostile)):
+        for part, test in (('page', test_page), ('file', test_file), ('reading', test_reading), ('golden', test_golden), ('hostile', test_hostile)):
             if a.only not in (None, part):
                 continue
-            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, Browser(name, profile) as b:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, \
+                    Browser(name, profile, prefs={'remote.prefs.recommended': part != 'file'}) as b:  # which let Firefox run it
                 start = time.monotonic()
-                if part != 'page':
-                    open_page(b, url)
-                    b.js(HELPER)
-                test(b, a, url)
+                if part in ('golden', 'hostile'):
+                    help_page(b, url)
+                try:
+                    test(b, a, url)
+                except Lost as e:
+                    judge(False, f'{part}: {e}; the page shows {b.js("document.body.innerText")[-1000:]!r} {b.errors}')
                 print(f'     {part}: {time.monotonic() - start:.0f} s')
     return bad != 0
 

@@ -6,27 +6,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 
 const [web, tool, ...args] = process.argv.slice(2);
-const {CHUNK, Folder, Input, Pages, Store, System} = await import(path.resolve(web, 'system.js'));
+const {CHUNK, Folder, Input, MemoryStore, Pages, System} = await import(path.resolve(web, 'system.js'));
 const pages = new Pages();
-
-class Memory extends Store {
-    constructor() {
-        super();
-        this.free = 2 ** 40;
-        this.chunks = [];
-    }
-    at(where) {
-        return this.chunks[Math.floor(where / CHUNK)] ??= new Uint8Array(CHUNK);
-    }
-    read(at, bytes) {
-        bytes.set(this.at(at).subarray(at % CHUNK, at % CHUNK + bytes.length));
-        return bytes.length;
-    }
-    write(at, bytes) {
-        this.at(at).set(bytes, at % CHUNK);
-        return bytes.length;
-    }
-}
 
 // A folder of this machine, listed when somebody looks.
 class Host extends Folder {
@@ -99,7 +80,7 @@ const print = (fd, bytes) => {
         process.exit(1); // nobody reads on
     }
 };
-const system = new System({args: [tool, ...args], root, cwd, store: new Memory(), print});
+const system = new System({args: [tool, ...args], root, cwd, store: new MemoryStore(2 ** 40), print});
 const status = await system.run(await WebAssembly.compile(fs.readFileSync(path.join(web, 'pg.wasm'))));
 root.save();
 process.exit(status);

@@ -61,39 +61,84 @@ export class Folder extends Node {
 }
 
 const PAGE = 1 << 18, N_PAGES = 64; // small reads: of headers, names, indexes
-const FIRST = 1 << 20, AHEAD = 1 << 24; // tensors, in a row: a browser takes milliseconds for each slice, whatever its size
+const FIRST = 1 << 20, AHEAD = 1 << 22; // tensors, in a row: a browser takes milliseconds for each slice, whatever its size
+const N_ROWS = 4;
 
-// What was read of all files: pages, the oldest first, and a window of the file that is read in a row.
+// Memory of slices is given back at once: a garbage collector does not see how much it is.
+const release = (bytes) => void bytes.buffer.transfer?.(0);
+
+// Reads of a file that follow each other: what was read last, and where more comes from.
+class Row {
+    constructor(file, at) {
+        Object.assign(this, {file, from: at, bytes: new Uint8Array(0), size: FIRST / 2, stream: undefined});
+    }
+    get end() {
+        return this.from + this.bytes.length;
+    }
+    slice() {
+        const from = this.end;
+        this.drop();
+        this.size = Math.min(2 * this.size, AHEAD);
+        Object.assign(this, {from, bytes: this.file.fetch(from, Math.min(from + this.size, this.file.size))});
+        return this.bytes;
+    }
+    // The same from a stream, which leaves no garbage behind, and is read while the caller works.
+    async next() {
+        const from = this.end;
+        if (!this.stream)
+            this.drop();
+        this.stream ??= this.file.stream(from);
+        Object.assign(this, {from, bytes: await this.stream.next()});
+        return this.bytes;
+    }
+    drop() {
+        if (this.stream)
+            this.stream.end();
+        else
+            release(this.bytes);
+        this.stream = undefined;
+        this.bytes = new Uint8Array(0);
+    }
+}
+
+// What was read of all files: pages and rows, the oldest first.
 export class Pages {
     constructor() {
         this.map = new Map();
-        this.window = {bytes: new Uint8Array(0)};
+        this.rows = [];
     }
-    // From `at` to the end of the window, if `at` is in it, else undefined.
+    // From `at` to the end of what a row has, if `at` is in it, else undefined.
     seen(file, at) {
-        const {of, from, bytes} = this.window;
-        return of === file && at >= from && at < from + bytes.length ? bytes.subarray(at - from) : undefined;
+        const row = this.rows.find((r) => r.file === file && at >= r.from && at < r.end);
+        return row?.bytes.subarray(at - row.from);
+    }
+    // The row that comes to `at` next, or a new one.
+    row(file, at) {
+        const found = this.rows.findIndex((r) => r.file === file && r.end === at);
+        const row = found < 0 ? new Row(file, at) : this.rows.splice(found, 1)[0];
+        this.rows.push(row);
+        if (this.rows.length > N_ROWS)
+            this.rows.shift().drop();
+        return row;
     }
     ahead(file, at) {
-        const {of, from, bytes, size} = this.window, goes_on = of === file && at === from + bytes.length;
-        const wanted = goes_on ? Math.min(2 * size, AHEAD) : FIRST;
-        this.window = {bytes: new Uint8Array(0)}; // not both at a time
-        this.window = {of: file, from: at, size: wanted, bytes: file.fetch(at, Math.min(at + wanted, file.size))};
-        return this.window.bytes;
+        return this.row(file, at).slice();
     }
-    // The same from a stream, which leaves no garbage behind and is faster; it is kept while reads follow each other.
     async next(file, at) {
-        const {of, from, bytes, stream: old} = this.window;
-        const stream = old && of === file && at === from + bytes.length ? old : file.stream(at);
-        if (old && stream !== old)
-            old.end();
+        const row = this.row(file, at);
+        if (!row.bytes.length) // perhaps there will be no other
+            return row.slice();
         try {
-            this.window = {of: file, from: at, stream, bytes: await stream.next()};
-            return this.window.bytes;
+            return await row.next();
         } catch { // it stalls or fails: slices say whether the file is readable
             file.stream = undefined;
-            return this.ahead(file, at);
+            row.from = at;
+            row.drop();
+            return row.slice();
         }
+    }
+    end() {
+        this.rows.forEach((row) => row.drop());
     }
     get(file, page) {
         const key = `${file.ino} ${page}`;
@@ -114,15 +159,21 @@ export class Input extends Node {
         super(S_IFREG | 0o444, mtime);
         Object.assign(this, {size, pages, fetch, stream});
     }
-    // As read(), for many bytes in a row: a promise. put(offset, bytes) takes them.
-    async read_ahead(at, n, put) {
-        let done = 0;
-        for (const end = Math.min(n, this.size - at); done < end;) {
+    // As read(), for many bytes in a row; a promise of it if they have to come first. put(offset, bytes) takes them.
+    read_ahead(at, n, put) {
+        const end = Math.max(0, Math.min(n, this.size - at)), seen = end ? this.pages.seen(this, at) : new Uint8Array(0);
+        if (!seen || seen.length < end)
+            return this.read_on(at, end, put);
+        put(0, seen.subarray(0, end));
+        return end;
+    }
+    async read_on(at, end, put) {
+        for (let done = 0; done < end;) {
             const piece = this.pages.seen(this, at + done) ?? await this.pages.next(this, at + done);
             put(done, piece.subarray(0, end - done));
             done += Math.min(piece.length, end - done) || fail(E.IO);
         }
-        return Math.max(0, done);
+        return end;
     }
     read(at, out) {
         const n = Math.max(0, Math.min(out.length, this.size - at));
@@ -234,6 +285,41 @@ export class Store {
     }
     give(chunks) {
         this.spare.push(...chunks.filter((c) => c >= 0).reverse());
+    }
+}
+
+// One in memory, of at most limit bytes.
+export class MemoryStore extends Store {
+    constructor(limit) {
+        super();
+        this.limit = limit;
+        this.chunks = [];
+    }
+    get free() {
+        return this.limit - CHUNK * (this.chunks.length - this.spare.length);
+    }
+    at(where) {
+        return this.chunks[Math.floor(where / CHUNK)] ??= new Uint8Array(CHUNK);
+    }
+    read(at, bytes) {
+        bytes.set(this.at(at).subarray(at % CHUNK, at % CHUNK + bytes.length));
+        return bytes.length;
+    }
+    write(at, bytes) {
+        if (this.free < 0)
+            return 0;
+        this.at(at).set(bytes, at % CHUNK);
+        return bytes.length;
+    }
+    async blobs(ranges_of) {
+        const piece = (from, to) => {
+            const out = [];
+            for (let at = from; at < to; at = Math.floor(at / CHUNK + 1) * CHUNK)
+                out.push(this.at(at).subarray(at % CHUNK, Math.min(CHUNK, to - at + at % CHUNK)));
+            return out;
+        };
+        return ranges_of.map((ranges) =>
+            new Blob(ranges.flatMap(([from, to]) => from < 0 ? [new Uint8Array(to - from)] : piece(from, to))));
     }
 }
 
@@ -568,13 +654,13 @@ export class System {
             return got;
         });
     }
-    async pread_ahead(node, from, to, size, sum) {
-        try {
-            this.put32(sum, await node.read_ahead(from, size, (at, bytes) => this.bytes(to + at, bytes.length).set(bytes)));
-            return 0;
-        } catch (e) {
+    pread_ahead(node, from, to, size, sum) {
+        const got = node.read_ahead(from, size, (at, bytes) => this.bytes(to + at, bytes.length).set(bytes));
+        if (typeof got === 'number')
+            return this.put32(sum, got);
+        return got.then((n) => this.put32(sum, n) ?? 0, (e) => {
             throw e instanceof Errno ? e : new Errno(E.IO);
-        }
+        });
     }
     fd_write(fd, iov, n, sum) {
         const file = this.readable(fd);

@@ -4,8 +4,9 @@
 //
 // In: {module, folder} once, then {id, args, files: [{path, file}]}. Out: {id, progress: percent} and
 // {id, status, out, err, files: [{path, blob}]}, or {id, crash: text}.
-import {CHUNK, Folder, Input, Pages, Store, System} from './system.js';
+import {Folder, Input, MemoryStore, Pages, Store, System} from './system.js';
 
+const PIECE = 1 << 20;  // of a stream
 const LATE = 5000;      // milliseconds without a byte, after which slices are read instead
 const MEMORY = 1 << 30; // what a browser without OPFS may keep
 
@@ -32,39 +33,6 @@ class DiskStore extends Store {
     }
 }
 
-class MemoryStore extends Store {
-    constructor() {
-        super();
-        this.chunks = [];
-    }
-    get free() {
-        return MEMORY - CHUNK * (this.chunks.length - this.spare.length);
-    }
-    at(where) {
-        return this.chunks[Math.floor(where / CHUNK)] ??= new Uint8Array(CHUNK);
-    }
-    read(at, bytes) {
-        bytes.set(this.at(at).subarray(at % CHUNK, at % CHUNK + bytes.length));
-        return bytes.length;
-    }
-    write(at, bytes) {
-        if (this.free < 0)
-            return 0;
-        this.at(at).set(bytes, at % CHUNK);
-        return bytes.length;
-    }
-    async blobs(ranges_of) {
-        const piece = (from, to) => {
-            const out = [];
-            for (let at = from; at < to; at = Math.floor(at / CHUNK + 1) * CHUNK)
-                out.push(this.at(at).subarray(at % CHUNK, Math.min(CHUNK, to - at + at % CHUNK)));
-            return out;
-        };
-        return ranges_of.map((ranges) =>
-            new Blob(ranges.flatMap(([from, to]) => from < 0 ? [new Uint8Array(to - from)] : piece(from, to))));
-    }
-}
-
 let module, folder, n_scratch = 0;
 
 async function open_store() {
@@ -74,34 +42,46 @@ async function open_store() {
         const {quota, usage} = await navigator.storage.estimate();
         return new DiskStore(top, handle, await handle.createSyncAccessHandle(), Math.max(0, quota - usage));
     } catch {
-        return new MemoryStore();
+        return new MemoryStore(MEMORY);
     }
 }
 
 const reader = new FileReaderSync();
 
+const streams = new Set(); // a stream that nothing holds is garbage to Chromium, even while somebody waits for it
+
+// A Blob's bytes: next() promises a piece, which lasts until the next one is asked for; one more is on its way meanwhile.
 class Stream {
     constructor(blob) {
+        streams.add(this);
         this.reader = blob.stream().getReader({mode: 'byob'});
-        this.buffer = new ArrayBuffer(CHUNK);
+        this.coming = [this.read(new ArrayBuffer(PIECE))];
+        this.free = new ArrayBuffer(PIECE);
+    }
+    read(buffer) {
+        const piece = this.reader.read(new Uint8Array(buffer), {min: PIECE});
+        piece.catch(() => {}); // whoever waits for it learns of it
+        return piece;
     }
     async next() {
         let timer;
         const late = new Promise((resolve, reject) => {
             timer = setTimeout(reject, LATE, 'no bytes from the stream');
         });
-        const {value} = await Promise.race([this.reader.read(new Uint8Array(this.buffer), {min: CHUNK}), late]);
+        this.coming.push(this.read(this.free));
+        const {value} = await Promise.race([this.coming.shift(), late]);
         clearTimeout(timer);
-        this.buffer = value.buffer;
+        this.free = value.buffer;
         return value;
     }
     end() {
+        streams.delete(this);
         this.reader.cancel().catch(() => {});
     }
 }
 
-function tree_of(files) {
-    const root = new Folder(), pages = new Pages();
+function tree_of(files, pages) {
+    const root = new Folder();
     for (const {path, file} of files) {
         const parts = path.split('/');
         const ways = {
@@ -136,7 +116,7 @@ function printer(id) {
 }
 
 async function run({id, args, files}) {
-    const store = await open_store(), root = tree_of(files), {text, print} = printer(id);
+    const store = await open_store(), pages = new Pages(), root = tree_of(files, pages), {text, print} = printer(id);
     try {
         const status = await new System({args, root, cwd: root, store, print}).run(module);
         const found = status === 0 ? outputs_of(root) : [];
@@ -144,6 +124,8 @@ async function run({id, args, files}) {
         postMessage({id, status, out: text[1], err: text[2], files: found.map(({path}, i) => ({path, blob: blobs[i]}))});
     } catch (e) {
         postMessage({id, crash: String(e), err: text[2]});
+    } finally {
+        pages.end();
     }
 }
 

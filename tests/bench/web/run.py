@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""usage: run.py WEB TOOLS [--megabytes N] [--large N] [--browser NAME]
+"""usage: run.py WEB TOOLS [--megabytes N] [--large N] [--rounds N] [--browser NAME]
 
-Time and memory of the page beside the tool: "module." is taken from the names of a file of 500 megabytes, and of one of 3,000. Judged: at
-most 3 times the tool's time, the faster of two runs each, and 300 MB more than before the file was given."""
+Time and memory of the page beside the tool: "module." is taken from the names of a file of 500 megabytes, by the tool and by the page in
+each browser in turn, and of one of 3,000 in each browser. Prints the text of results.md; judges nothing."""
 import argparse
+import os
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -13,23 +16,35 @@ import time
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(here.parents[1] / 'web')]
+sys.dont_write_bytecode = True
 import run as page  # noqa: E402
 from browser import Browser  # noqa: E402
 
-TIMES, MEMORY = 3, 300 << 20
+
+def tool_takes(tools, big, folder):
+    """Seconds, and those of the processor."""
+    def spent():
+        r = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return r.ru_utime + r.ru_stime
+    start, before = time.monotonic(), spent()
+    subprocess.run([tools / 'pgunwrap', '-f', big, folder / 'native.safetensors'], check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - start, spent() - before
 
 
-def seconds_of_tool(tools, big, folder):
-    """The faster of two: the first one reads the disk."""
-    best = float('inf')
-    for _ in range(2):
-        start = time.monotonic()
-        subprocess.run([tools / 'pgunwrap', '-f', big, folder / 'native.safetensors'], check=True, stdout=subprocess.DEVNULL)
-        best = min(best, time.monotonic() - start)
-    return best
+def page_takes(b, url, big, seconds=1800):
+    """The same of the page, from the button to the proof."""
+    page.open_page(b, url)
+    page.choose(b, big)
+    start, before = time.monotonic(), b.cpu_seconds()
+    page.press(b, '#proposals button')
+    page.answered(b, seconds)
+    took = time.monotonic() - start, b.cpu_seconds() - before
+    if 'checksums equal' not in page.text(b, 'text'):
+        raise SystemExit(f'{b.name}: {page.text(b, "failure")}')
+    return took
 
 
-def unwrap_in_page(b, url, big, watch=False):
+def memory_of_page(b, url, big):
     """Seconds, and the bytes that all processes of the browser took at most beyond those before the file was given."""
     page.open_page(b, url)
     before, peak, done = b.memory(), 0, threading.Event()
@@ -39,19 +54,41 @@ def unwrap_in_page(b, url, big, watch=False):
         while not done.wait(.3):
             peak = max(peak, b.memory() - before)
     watcher = threading.Thread(target=look)
-    page.choose(b, big)
-    if watch:
-        watcher.start()
-    start = time.monotonic()
-    page.press(b, '#proposals button')
-    page.answered(b, 900)
-    seconds = time.monotonic() - start
-    done.set()
-    if watch:
+    watcher.start()
+    try:
+        return page_takes(b, url, big)[0], peak
+    finally:
+        done.set()
         watcher.join()
-    if 'checksums equal' not in page.text(b, 'text'):
-        raise SystemExit(f'{b.name}: {page.text(b, "failure")}')
-    return seconds, peak
+
+
+def machine():
+    cpu = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text())
+    return f'{cpu.group(1) if cpu else "?"}, {os.cpu_count()} cores, {time.strftime("%F")}'
+
+
+def load():
+    return f'{os.getloadavg()[0]:.1f}'
+
+
+def version(name):
+    return subprocess.run([Browser.program(name), '--version'], capture_output=True, text=True).stdout.split(' built')[0].strip()
+
+
+def rounds_of(a, browsers, url, folder):
+    """A row for each browser: least seconds and processor seconds of the rounds, the tool's of the same rounds."""
+    big = folder / 'big.safetensors'
+    page.write_big(big, a.megabytes * 10**6)
+    took, loads = {name: [] for name in ['tool', *browsers]}, []
+    for _ in range(a.rounds):
+        took['tool'].append(tool_takes(a.tools, big, folder))
+        for name in browsers:
+            with Browser(name, folder / 'profile') as b:
+                took[name].append(page_takes(b, url, big))
+        loads.append(load())
+    big.unlink()
+    (folder / 'native.safetensors').unlink()
+    return {name: [min(t[i] for t in times) for i in (0, 1)] for name, times in took.items()}, loads
 
 
 def main():
@@ -60,31 +97,26 @@ def main():
     p.add_argument('tools', type=lambda s: pathlib.Path(s).resolve())
     p.add_argument('--megabytes', type=int, default=500)
     p.add_argument('--large', type=int, default=3000)
+    p.add_argument('--rounds', type=int, default=3)
     p.add_argument('--browser', choices=Browser.NAMES)
     a = p.parse_args()
     browsers = [n for n in Browser.NAMES if Browser.program(n) and a.browser in (None, n)]
     if not browsers:
         return 77
-    url, bad = page.serve(a.web), 0
+    url = page.serve(a.web)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as d:
         d = pathlib.Path(d)
-        page.write_big(d / 'big.safetensors', a.megabytes * 10**6)
-        tool = seconds_of_tool(a.tools, d / 'big.safetensors', d)
-        print(f'pgunwrap  {a.megabytes} MB  {tool:.2f} s', flush=True)
-        for name in browsers:
-            with Browser(name, d) as b:
-                seconds = min(unwrap_in_page(b, url, d / 'big.safetensors')[0] for _ in range(2))
-            bad += seconds > TIMES * tool
-            print(f'{name:9} {a.megabytes} MB  {seconds:.2f} s  {seconds / tool:.1f} times the tool', flush=True)
-        (d / 'big.safetensors').unlink()
-        (d / 'native.safetensors').unlink()
+        least, loads = rounds_of(a, browsers, url, d)
+        print(f'{machine()}; {", ".join(map(version, browsers))}; least of {a.rounds} rounds; load after each: {", ".join(loads)}.\n')
+        print(f'| {a.megabytes} MB | s | / pgunwrap | processor, s | {a.large} MB: s | MB of memory |\n|---|---:|---:|---:|---:|---:|')
+        print(f'| pgunwrap | {least["tool"][0]:.2f} | | {least["tool"][1]:.2f} | | |', flush=True)
         page.write_big(d / 'large.safetensors', a.large * 10**6)
         for name in browsers:
-            with Browser(name, d) as b:
-                seconds, peak = unwrap_in_page(b, url, d / 'large.safetensors', watch=True)
-            bad += peak > MEMORY
-            print(f'{name:9} {a.large} MB  {seconds:.1f} s  {peak / 10**6:.0f} MB of memory', flush=True)
-    return bad != 0
+            with Browser(name, d / 'profile') as b:
+                seconds, peak = memory_of_page(b, url, d / 'large.safetensors')
+            s, cpu = least[name]
+            print(f'| {name} | {s:.2f} | {s / least["tool"][0]:.2f} | {cpu:.2f} | {seconds:.1f} | {peak / 10**6:.0f} |', flush=True)
+    return 0
 
 
 if __name__ == '__main__':

@@ -1,0 +1,3 @@
+// What the page's worker finds changed, by its own address: ?stall, streams never answer.
+if (self.location.search === '?stall')
+    ReadableStreamBYOBReader.prototype.read = () => new Promise(() => {});

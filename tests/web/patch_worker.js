@@ -1,0 +1,2 @@
+import './patch.js';
+import '/worker.js';
