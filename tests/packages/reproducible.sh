@@ -3,9 +3,9 @@
 # the first build, which is what build/dist has.
 #
 # The Debian packages come from another folder, with a cache of the compiler of its own: each of their objects was compiled twice, at
-# two times, in two folders. The wheels never see another folder than /build
-# of their root, and their objects come from the cache of the compiler: they are the same sources, for the same kind of compiler.
-# What only wheels have is done again: the source distribution, links, patchelf, the archives' order, times and permissions.
+# two times, in two folders. The wheels never see another folder than /build of their root, and their objects come from the cache of
+# the compiler: they are the same sources, for the same kind of compiler. What only wheels have is done again: the source
+# distribution, links, patchelf, the archives' order, times and permissions.
 #
 #   tests/packages/reproducible.sh [wheel|debian]...      both if none is named
 #
