@@ -61,7 +61,11 @@
 
 /* clang-format on */
 
+#ifdef __EMSCRIPTEN__
+#define PG_COPY_BYTES ((size_t)1 << 20)   /* each call leaves the module and waits for the browser */
+#else
 #define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones are slower */
+#endif
 
 /* Rows that are put together of pieces: from 256 files, each gives 32 KiB at a time. */
 #define PG_TILES_WINDOW ((size_t)8 << 20)

@@ -221,12 +221,14 @@ def test_hostile(b, a, url):
                 why, got = pair.differs(args, files)
                 slow = max(slow, (got['seconds'], ' '.join(args)))
                 lines = [x for x in (got.get('err') or '').splitlines() if not x.startswith((' ', 'try: '))]
-                if got['status'] != 0 and len(lines) != 1:
+                if got.get('status') != 0 and len(lines) != 1:
                     why = why or f'{len(lines)} lines: {lines[:3]}'
                 if got['seconds'] > max(SECONDS, 3 * got['tool_seconds']):  # on a busy machine, all take longer
                     why = why or f'{got["seconds"]:.1f} s'
                 if why:
                     wrong.append(f'{" ".join(args)}: {why}')
+                if got.get('crash'):
+                    print(f'     {wrong[-1]}, after {n} commands', flush=True)
     for line in wrong[:30]:
         print(f'     {line}')
     judge(not wrong, f'hostile: {n} commands, {len(wrong)} unlike the tool, the slowest took {slow[0]:.1f} s: {slow[1]}')
@@ -237,13 +239,15 @@ def test_hostile(b, a, url):
 # ---- reading ----
 
 def test_reading(b, a, url):
-    """Reading ahead that stalls gives way."""
+    """Reading ahead that stalls or fails gives way."""
     with tempfile.TemporaryDirectory() as d:
         big = pathlib.Path(d) / 'big.safetensors'
         write_big(big, 32 << 20)
-        help_page(b, url, 'stall')
-        why, _ = Pair(b, a.tools).differs(['pgunwrap', big.name, 'out.safetensors'], {big.name: big})
-        judge(not why, f'reading that stalls: as the tool {why}')
+        for what in ('stall', 'fail'):
+            help_page(b, url, what)
+            why, got = Pair(b, a.tools).differs(['pgunwrap', big.name, 'out.safetensors'], {big.name: big})
+            judge(not why, f'reading ahead, {what}: as the tool {why}')
+            judge(what != 'stall' or got['seconds'] > 5, f'it was waited for {got["seconds"]:.1f} s')
 
 
 # ---- the page ----

@@ -215,30 +215,33 @@ class Output extends Node {
         this.size = 0;
         this.chunks = [];
     }
-    // Calls what(chunk, offset in it, part of bytes) for each piece of a range.
+    // Calls what(place in the store or -1, part of bytes) for each piece of a range: as many chunks as follow each other.
     each(at, bytes, what) {
-        for (let done = 0; done < bytes.length;) {
-            const k = Math.floor((at + done) / CHUNK), from = at + done - k * CHUNK;
-            const piece = bytes.subarray(done, done + CHUNK - from);
-            what(k, from, piece);
-            done += piece.length;
+        for (let done = 0, n; done < bytes.length; done += n) {
+            let k = Math.floor((at + done) / CHUNK);
+            const from = at + done - k * CHUNK, where = this.chunks[k] ?? -1;
+            for (n = CHUNK - from; where >= 0 && done + n < bytes.length && this.chunks[k + 1] === this.chunks[k] + CHUNK; k++)
+                n += CHUNK;
+            what(where < 0 ? -1 : where + from, bytes.subarray(done, done + n));
         }
     }
     read(at, out) {
         const n = Math.max(0, Math.min(out.length, this.size - at));
-        this.each(at, out.subarray(0, n), (k, from, piece) => {
-            const where = this.chunks[k] ?? -1;
-            piece.fill(0, where < 0 ? 0 : this.store.read(where + from, piece)); // the store may end before
+        this.each(at, out.subarray(0, n), (where, piece) => {
+            piece.fill(0, where < 0 ? 0 : this.store.read(where, piece)); // the store may end before
         });
         return n;
     }
     write(at, bytes) {
-        this.each(at, bytes, (k, from, piece) => {
+        const end = at + bytes.length;
+        for (let k = Math.floor(at / CHUNK); k * CHUNK < end; k++) {
             while (this.chunks.length <= k)
                 this.chunks.push(-1);
             if (this.chunks[k] < 0)
-                this.chunks[k] = this.store.take(piece.length < CHUNK);
-            if (this.store.write(this.chunks[k] + from, piece) !== piece.length)
+                this.chunks[k] = this.store.take(k * CHUNK < at || end < (k + 1) * CHUNK);
+        }
+        this.each(at, bytes, (where, piece) => {
+            if (this.store.write(where, piece) !== piece.length)
                 fail(E.NOSPC);
         });
         this.size = Math.max(this.size, at + bytes.length);
@@ -298,28 +301,34 @@ export class MemoryStore extends Store {
     get free() {
         return this.limit - CHUNK * (this.chunks.length - this.spare.length);
     }
-    at(where) {
-        return this.chunks[Math.floor(where / CHUNK)] ??= new Uint8Array(CHUNK);
+    // The parts of memory that are [from, to).
+    parts(from, to) {
+        const out = [];
+        for (let at = from; at < to; at = Math.floor(at / CHUNK + 1) * CHUNK) {
+            const chunk = this.chunks[Math.floor(at / CHUNK)] ??= new Uint8Array(CHUNK);
+            out.push(chunk.subarray(at % CHUNK, Math.min(CHUNK, to - at + at % CHUNK)));
+        }
+        return out;
     }
     read(at, bytes) {
-        bytes.set(this.at(at).subarray(at % CHUNK, at % CHUNK + bytes.length));
-        return bytes.length;
+        let done = 0;
+        for (const part of this.parts(at, at + bytes.length)) {
+            bytes.set(part, done);
+            done += part.length;
+        }
+        return done;
     }
     write(at, bytes) {
-        if (this.free < 0)
-            return 0;
-        this.at(at).set(bytes, at % CHUNK);
-        return bytes.length;
+        let done = 0;
+        for (const part of this.free < 0 ? [] : this.parts(at, at + bytes.length)) {
+            part.set(bytes.subarray(done, done + part.length));
+            done += part.length;
+        }
+        return done;
     }
     async blobs(ranges_of) {
-        const piece = (from, to) => {
-            const out = [];
-            for (let at = from; at < to; at = Math.floor(at / CHUNK + 1) * CHUNK)
-                out.push(this.at(at).subarray(at % CHUNK, Math.min(CHUNK, to - at + at % CHUNK)));
-            return out;
-        };
         return ranges_of.map((ranges) =>
-            new Blob(ranges.flatMap(([from, to]) => from < 0 ? [new Uint8Array(to - from)] : piece(from, to))));
+            new Blob(ranges.flatMap(([from, to]) => from < 0 ? [new Uint8Array(to - from)] : this.parts(from, to))));
     }
 }
 

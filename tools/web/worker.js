@@ -7,7 +7,9 @@
 import {Folder, Input, MemoryStore, Pages, Store, System} from './system.js';
 
 const PIECE = 1 << 20;  // of a stream
-const LATE = 5000;      // milliseconds without a byte, after which slices are read instead
+const SLICE = 1 << 21;  // where slices are read ahead instead, so many of them
+const N_SLICES = 4;
+const LATE = 5000;      // milliseconds without a byte, after which slices are read as they are needed
 const MEMORY = 1 << 30; // what a browser without OPFS may keep
 
 class DiskStore extends Store {
@@ -50,6 +52,19 @@ const reader = new FileReaderSync();
 
 const streams = new Set(); // a stream that nothing holds is garbage to Chromium, even while somebody waits for it
 
+// The answer to a promise, which fails where it takes too long.
+async function in_time(promise) {
+    let timer;
+    const late = new Promise((resolve, reject) => {
+        timer = setTimeout(reject, LATE, 'no bytes');
+    });
+    try {
+        return await Promise.race([promise, late]);
+    } finally {
+        clearTimeout(timer);
+    }
+}
+
 // A Blob's bytes: next() promises a piece, which lasts until the next one is asked for; one more is on its way meanwhile.
 class Stream {
     constructor(blob) {
@@ -64,13 +79,8 @@ class Stream {
         return piece;
     }
     async next() {
-        let timer;
-        const late = new Promise((resolve, reject) => {
-            timer = setTimeout(reject, LATE, 'no bytes from the stream');
-        });
         this.coming.push(this.read(this.free));
-        const {value} = await Promise.race([this.coming.shift(), late]);
-        clearTimeout(timer);
+        const {value} = await in_time(this.coming.shift());
         this.free = value.buffer;
         return value;
     }
@@ -80,13 +90,40 @@ class Stream {
     }
 }
 
+// The same for Firefox, whose streams go on only while the worker waits.
+class Slices {
+    constructor(blob) {
+        Object.assign(this, {blob, at: 0, coming: [], last: undefined});
+        for (let k = 0; k < N_SLICES; k++)
+            this.ask();
+    }
+    ask() {
+        if (this.at >= this.blob.size)
+            return;
+        const slice = this.blob.slice(this.at, this.at += SLICE).arrayBuffer();
+        slice.catch(() => {}); // whoever waits for it learns of it
+        this.coming.push(slice);
+    }
+    async next() {
+        this.end();
+        this.last = await in_time(this.coming.shift());
+        this.ask();
+        return new Uint8Array(this.last);
+    }
+    end() {
+        this.last?.transfer?.(0); // given back at once: see system.js
+        this.last = undefined;
+    }
+}
+const Ahead = navigator.userAgent.includes('Firefox') ? Slices : Stream;
+
 function tree_of(files, pages) {
     const root = new Folder();
     for (const {path, file} of files) {
         const parts = path.split('/');
         const ways = {
             fetch: (from, to) => new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to))),
-            stream: (from) => new Stream(file.slice(from)),
+            stream: (from) => new Ahead(file.slice(from)),
         };
         root.at(parts.slice(0, -1)).entries.set(parts.at(-1), new Input(file.size, file.lastModified ?? 0, pages, ways));
     }

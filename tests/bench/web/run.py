@@ -81,9 +81,11 @@ def rounds_of(a, browsers, url, folder):
     page.write_big(big, a.megabytes * 10**6)
     took, loads = {name: [] for name in ['tool', *browsers]}, []
     for _ in range(a.rounds):
+        os.sync()  # nobody pays for what another one wrote
         took['tool'].append(tool_takes(a.tools, big, folder))
         for name in browsers:
             with Browser(name, folder / 'profile') as b:
+                os.sync()
                 took[name].append(page_takes(b, url, big))
         loads.append(load())
     big.unlink()
