@@ -153,6 +153,20 @@ def extras(samples, models):
     return out
 
 
+def reached(op, s):
+    """The share of what a core does at best; None where there is nothing to compare with."""
+    if op['flops']:
+        return op['flops'] / op['seconds'] * 1e-9 / s['gflops']
+    return op['bytes'] / op['seconds'] * 1e-9 / s['gbytes'] if op['bytes'] else None
+
+
+def at_ceiling(samples, model):
+    """The share of its time that a step would take if no operation were slower than a core is at best."""
+    for s in (s for s in samples if s['model'] == model and s['peer'] == 'profile'):
+        return sum(o['seconds'] * min(1, reached(o, s) or 1) for o in s['ops']) / sum(o['seconds'] for o in s['ops'])
+    return None
+
+
 def shares(samples, models):
     """Of each model the operations that take most time, in shares of it and of what a core does at best."""
     rows = []
@@ -161,14 +175,23 @@ def shares(samples, models):
             whole = sum(o['seconds'] for o in s['ops'])
             cells = []
             for o in sorted(s['ops'], key=lambda o: -o['seconds'])[:6]:
-                reached = ''
-                if o['flops']:
-                    reached = ', %.0f %% of %.0f GFLOP/s' % (o['flops'] / o['seconds'] * 1e-7 / s['gflops'], s['gflops'])
-                elif o['bytes']:
-                    reached = ', %.0f %% of %.0f GB/s' % (o['bytes'] / o['seconds'] * 1e-7 / s['gbytes'], s['gbytes'])
-                cells.append('%s %.0f %%%s' % (o['op'], 100 * o['seconds'] / whole, reached))
+                share = reached(o, s)
+                most = '%.0f GFLOP/s' % s['gflops'] if o['flops'] else '%.0f GB/s' % s['gbytes']
+                cells.append('%s %.0f %%' % (o['op'], 100 * o['seconds'] / whole) + (', %.0f %% of %s' % (100 * share, most) if share else ''))
             rows.append([m, '; '.join(cells)])
     return table(['model', 'operation, its share of the time, what it reached'], rows)[:-1] if rows else []
+
+
+def ceilings(models, *isas):
+    """For each instruction set: the ratio to the best peer, and what it would be at the ceiling."""
+    rows = []
+    for m in models:
+        row = [m]
+        for samples in isas:
+            ours, peer, share = median_of(samples, m, 'pgfit'), best_median(samples, m), at_ceiling(samples, m)
+            row += [ratio(peer, ours), ratio(peer, ours and share and ours * share)]
+        rows.append(row)
+    return rows
 
 
 def machine(samples):
@@ -213,6 +236,11 @@ def write(a, samples):
         'By `pgfit --profile`; beside it what `bench_ceiling` reaches on a core while all work: products of 512 x 512 x 512, copies of 64 MiB. '
         'Operations count by definition: Winograd does a convolution with a fourth of the multiplications, so it may pass 100 %.', '',
         *shares(samples, models)])
+    isas = [s for s in (samples, limited) if s]
+    paragraph(text, 'How far it can be', shares(samples, models) and [
+        'The ratio to the best peer; beside it the one that there would be if every operation were as fast as `bench_ceiling` (those that are faster '
+        'stay as they are): where that is below 2, only fewer operations, or larger ones in place of several, would reach it.', '',
+        *table(['model', *['ratio', 'at the ceiling', 'with AVX2', 'at the ceiling'][:2 * len(isas)]], ceilings(models, *isas))[:-1]])
     failed = ['- %s, %s: %s' % (s['model'], s['peer'], s['error'].splitlines()[-1][:200]) for s in samples if 'error' in s]
     paragraph(text, 'What did not run', list(dict.fromkeys(failed)))
     with open(a.report, 'w') as f:

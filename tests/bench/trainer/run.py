@@ -41,7 +41,8 @@ PEERS = {  # Python, program and options, environment
 ISAS = {  # --isa: what the libraries of all programs read
     'native': {},
     'avx2': {'PG_ISA': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2', 'DNNL_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
-             'ATEN_CPU_CAPABILITY': 'avx2', 'XLA_FLAGS': '--xla_cpu_max_isa=AVX2'},
+             'ATEN_CPU_CAPABILITY': 'avx2', 'XLA_FLAGS': '--xla_cpu_max_isa=AVX2',
+             'TORCHINDUCTOR_CACHE_DIR': os.path.join(tempfile.gettempdir(), 'pg-bench-inductor-avx2')},  # whose keys do not tell
 }
 OWN = {  # rows of our own: arguments beside those of every run
     'pgfit': [],
