@@ -147,9 +147,9 @@ static const cli_opt options[] = {
      "how long a process waits for the others of an mpirun, srun or torchrun job (default 300)"},
     {0, "shard-optimizer", NULL, &fit_args.train.shard_optimizer, NULL, NULL, NULL,
      "each process keeps only its part of the optimizer state (ZeRO stage 1)"},
-    {0, "compress", "HOW", NULL, &fit_args.train.compress, NULL, "bfloat16",
-     "processes on CPUs send gradients as bfloat16, for slow links; what rounding takes is made up "
-     "for in the next step"},
+    {0, "compress", "HOW", NULL, &fit_args.train.compress, NULL, NULL,
+     "processes on CPUs send smaller gradients, for slow links: bfloat16, or powersgd:rank=4 for "
+     "matrices as factors of low rank; what is lost is made up for in the next step"},
     {0, "plan", "KEY=VALUE,...", NULL, &fit_args.plan, NULL, NULL,
      "do not train: predict a step on other devices: hosts=16,gpus=8,link=100Gbit"},
     CLI_HEADING("Checkpoints"),

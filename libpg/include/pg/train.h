@@ -140,8 +140,10 @@ typedef struct pg_train_opts {
                              CPUs only; no effect in a process that is alone. Then all must call
                              pg_trainer_save(), and pg_trainer_read_grad() has gradients only if they
                              are clipped by norm */
-    const char *compress; /* "bfloat16": processes on CPUs, a power of two, send gradients rounded
-                             to it and make up for that later; not if deterministic or sharded */
+    const char *compress; /* how processes on CPUs send float32 gradients; a later step of the run
+                             makes up for what that takes. "bfloat16": by a power of two of
+                             processes; "powersgd:rank=4": matrices as factors of that rank. Not if
+                             deterministic or sharded */
     double comm_timeout;  /* seconds that a process waits for the others before PG_E_PEER; 0: 300 */
     const volatile int *cancel; /* set by a signal handler to end waiting for others; or NULL */
 } pg_train_opts;
@@ -320,8 +322,7 @@ typedef struct pg_fit_opts {
     size_t batch_size;       /* of all devices together; 0: 32 */
     size_t epochs;           /* 0: 1 */
     size_t initial_epoch;    /* numbers begin here; `epochs` is where they end */
-    size_t steps_per_epoch;  /* 0: one pass over the data; else the next epoch continues after
-                                these */
+    size_t steps_per_epoch;  /* 0: one pass over the data; else the next epoch goes on from there */
     size_t validation_steps; /* batches from the first row on; 0: all */
     size_t validation_freq;  /* validate after every N epochs; 0: after each */
     int no_shuffle;
@@ -331,8 +332,7 @@ typedef struct pg_fit_opts {
     size_t accumulate; /* one update for this many batches, as if they were one batch; 0: 1 */
     uint64_t seed;
     pg_data *validation;     /* NULL: none; may be the training data if it holds xval0, ... */
-    double validation_split; /* instead: share of the rows, taken from the end and never shuffled;
-                                0: none */
+    double validation_split; /* instead: share of the rows, from the end, unshuffled; 0: none */
     int reset_states; /* stateful layers; 0: never reset, as Keras; 1: reset to zero at the start of
                          each epoch and around validation. Their rows are never shuffled */
     const volatile int *cancel; /* checked after every batch: not 0 saves the state and returns

@@ -11,21 +11,48 @@
 #include "base/try.h"
 #include "base/watch.h"
 #include "pg/pg.h"
+#include "train/rules/rules.h"
 #include "train/step/devices.h"
 #include "train/step/model_parallel.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/powersgd.h"
 #include "train/step/ranks_devices.h"
 
 /* ---- joining ---- */
+
+static pg_status read_compression(pg__compression *out, const char *text, pg_err *err)
+{
+    pg__settings s = {.root = NULL};
+    pg_status st = PG_OK;
+    PG_TRY(pg__settings_of(&s, text, err));
+    if (strcmp(s.name.s, "powersgd") == 0) {
+        out->factor_rank = 4;
+        PG_TRY(pg__settings_count(&s, "rank", &out->factor_rank, err));
+        if (out->factor_rank == 0 || out->factor_rank > PG_MAX_FACTOR_RANK)
+            PG_FAIL(PG_E_ARG, "rank is from 1 to %u", PG_MAX_FACTOR_RANK);
+    } else if (strcmp(s.name.s, "bfloat16") == 0) {
+        out->as_bf16 = 1;
+    } else {
+        PG_FAIL(PG_E_ARG, "%s is not known; there are bfloat16 and powersgd:rank=4",
+                PG_SHOW(s.name.s));
+    }
+    PG_TRY(pg__settings_end(&s, err));
+done:
+    pg__settings_fini(&s);
+    if (st == PG_E_ARG)
+        pg_err_prefix(err, "compress");
+    return st;
+}
 
 pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const pg__comm_opts opts = {
         .timeout = o->comm_timeout, .cancel = o->cancel, .on_gpus = pg__are_gpus(o->devices)};
     pg__comm *comm = NULL;
+    pg__compression compression = {0};
     pg_status st = PG_OK;
-    if (o->compress && strcmp(o->compress, "bfloat16") != 0)
-        PG_FAIL(PG_E_ARG, "compress: %s is not known; there is bfloat16", PG_SHOW(o->compress));
+    if (o->compress)
+        PG_TRY(read_compression(&compression, o->compress, err));
     if (!o->joins_job)
         return PG_OK;
     PG_TRY(pg__comm_open(&comm, &opts, err));
@@ -45,7 +72,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->ranks->comm = comm;
     t->ranks->cancel = o->cancel;
     t->ranks->shards = o->shard_optimizer;
-    t->ranks->compresses = o->compress != NULL;
+    t->ranks->compression = compression;
     comm = NULL;
     const size_t n = pg__comm_size(t->ranks->comm);
     t->ranks->first_replica = pg__mem_array(n + 1, sizeof *t->ranks->first_replica);
@@ -71,6 +98,7 @@ void pg__ranks_leave(pg_trainer *t)
             t->devs.backend->host_free(t->devs.dev, r->staging);
     }
     pg__sums_close(t->ranks);
+    pg__powersgd_free(r->powersgd);
     pg__comm_close(r->comm);
     pg__mem_free(r->first_replica);
     pg__mem_free(r->first_lane);
@@ -149,22 +177,23 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
-/* Rounded numbers are summed by halving and doubling, over MPI. */
+/* Rounded numbers are summed by halving and doubling, over MPI. Errors that are made up for later
+ * are a rank's own, so results depend on the ranks. */
 static pg_status check_compression(const pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const size_t n = pg__comm_size(t->ranks->comm);
     if (o->deterministic)
         return pg_fail(err, PG_E_ARG,
-                       "compress: it rounds gradients as they are sent, so results depend on the "
-                       "number of processes; deterministic excludes it");
+                       "compress: each process sends its own gradients rounded, so results depend "
+                       "on their number; deterministic excludes it");
     if (o->shard_optimizer)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "compress: not with a divided optimizer (shard_optimizer); choose one");
     if (!t->devs.backend->host_memory || t->devs.backend->real_bytes != sizeof(float))
         return pg_fail(err, PG_E_UNSUPPORTED, "compress: only float32 sums of CPUs; leave it out");
-    if (n & (n - 1))
-        return pg_fail(err, PG_E_UNSUPPORTED, "compress: %zu processes; it requires a power of two",
-                       n);
+    if (t->ranks->compression.as_bf16 && (n & (n - 1)))
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "compress: %zu processes; bfloat16 requires a power of two", n);
     return PG_OK;
 }
 
@@ -211,7 +240,7 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     }
     if (r->shards && !t->devs.backend->host_memory)
         PG_FAIL(PG_E_UNSUPPORTED, "shard-optimizer: not on GPUs; leave it out");
-    if (r->compresses)
+    if (o->compress)
         PG_TRY(check_compression(t, o, err));
     t->pool.cut.n_here = t->pool.cut.n_replicas;
     t->pool.cut.first_here = r->first_replica[rank];

@@ -9,6 +9,12 @@
 #include "comm/comm.h"
 #include "train/step/trainer.h"
 
+/* How gradients are compressed on their way; at most one is set. */
+typedef struct pg__compression {
+    int as_bf16;        /* rounded to bfloat16 */
+    size_t factor_rank; /* matrices as factors of so many columns (powersgd.h) */
+} pg__compression;
+
 /* The part of a sharded slot that rank 0 holds (optimizer_shard.h). */
 typedef struct pg__window {
     char *mem;
@@ -23,14 +29,15 @@ typedef struct pg__ranks {
     size_t n_sharing;      /* ranks on the same cores, including this one */
     pg__flat own;          /* gradients of a rank without rows */
     struct pg__bucket_sums *sums;
+    struct pg__powersgd *powersgd; /* from the first such sum on; or NULL */
     void *staging;         /* in host memory: gradients of GPUs, and data from another rank */
     pg_rank_share *shares; /* what the last report points to */
     const volatile int *cancel;
     int stops;      /* some rank was asked to stop before the last step */
     int has_agreed; /* all ranks failed, and know it */
     int shards;     /* the optimizer's state is divided */
-    int compresses; /* gradients travel as bfloat16 */
     uint32_t mark;  /* checksum of all that was put into it */
+    pg__compression compression;
     pg__window windows[PG_MAX_SLOTS];
     pg__strs compared; /* descriptions of the data */
 } pg__ranks;

@@ -1,5 +1,5 @@
 /* ranks_sum.c - the gradients' sum over ranks, as the plan says (sum_plan.h): in the order of the
- * tree, at the end of the step; or in the buckets of buckets.c, which all ranks sum in the same
+ * tree, at the end of the step; as factors (powersgd.h), then too; or in the buckets of buckets.c, which all ranks sum in the same
  * order: at the end, or each as soon as the backward passes of all of this rank's lanes have
  * completed it. MPI moves messages only while it is called, so on one machine the workers call it
  * between two operations, one at a time: a thread of its own would take a core from the
@@ -12,6 +12,7 @@
 #include "train/step/buckets.h"
 #include "train/step/devices.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/powersgd.h"
 #include "train/step/ranks_step.h"
 
 #define SPARE 32u /* numbers after the half of a bucket */
@@ -46,12 +47,14 @@ uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
     const pg__sum_plan plan = pg__sum_plan_of(&f);
     if (plan.way == PG_SUM_RANKS_TREE)
         return n * each;
+    if (plan.way == PG_SUM_RANKS_FACTORS)
+        return pg__powersgd_bytes(t, f.factor_rank);
     if (!plan.halves)
         return 0;
     if (t->sums.n_buckets == 0)
         pg__buckets_cut(t);
     return (n / 2 + (uint64_t)SPARE * t->sums.n_buckets) * each +
-           (t->ranks && t->ranks->compresses ? n * sizeof(float) : 0);
+           (t->ranks && t->ranks->compression.as_bf16 ? n * sizeof(float) : 0);
 }
 
 uint64_t pg__sums_needed(pg_trainer *t)
@@ -62,7 +65,7 @@ uint64_t pg__sums_needed(pg_trainer *t)
 
 uint64_t pg__sums_held(pg_trainer *t)
 {
-    return t->ranks && t->ranks->sums->work ? pg__sums_needed(t) : 0;
+    return t->ranks && (t->ranks->sums->work || t->ranks->powersgd) ? pg__sums_needed(t) : 0;
 }
 
 /* Allocates on the first call only. */
@@ -72,7 +75,7 @@ static pg_status make_room(pg_trainer *t)
     const uint64_t n = pg__sums_needed(t), n_elems = t->vars.offsets[t->vars.n_params];
     if (!b->work && n > 0) {
         b->work = pg__mem_aligned((size_t)n);
-        if (b->work && t->ranks->compresses)
+        if (b->work && t->ranks->compression.as_bf16)
             b->lost = (float *)(void *)(b->work + n) - n_elems;
     }
     return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
@@ -306,7 +309,24 @@ done:
     return st;
 }
 
+/* ---- in factors ---- */
+
+static pg_status in_factors(pg_trainer *t, pg__flat **sum, pg_err *err)
+{
+    pg__ranks *r = t->ranks;
+    pg_status st = PG_OK;
+    if (!*sum)
+        PG_TRY(zeros(t, sum, err));
+    PG_TRY(pg__powersgd_sum(&r->powersgd, t, r->compression.factor_rank, (*sum)->mem, err));
+done:
+    return st;
+}
+
 pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
-    return t->sums.plan.in_tree ? in_tree(t, sum, err) : in_buckets(t, sum, err);
+    switch (t->sums.plan.way) {
+    case PG_SUM_RANKS_TREE: return in_tree(t, sum, err);
+    case PG_SUM_RANKS_FACTORS: return in_factors(t, sum, err);
+    default: return in_buckets(t, sum, err);
+    }
 }

@@ -63,6 +63,9 @@ static pg__sum_plan over_ranks(const pg__sum_facts *f)
                               .in_tree = 1,
                               .to_owner = to_owner,
                               .why = "deterministic training fixes the order of sums"};
+    if (f->factor_rank > 0)
+        return (pg__sum_plan){.way = PG_SUM_RANKS_FACTORS,
+                              .why = "factors are found once the gradients are complete"};
     if (!why && !f->has_rows)
         why = "the batch has no rows for this rank";
     return (pg__sum_plan){.way = PG_SUM_RANKS_BUCKETS,
@@ -106,7 +109,9 @@ void pg__sums_know(pg_trainer *t, const pg_train_opts *o)
                                     .tunes = o->gpu_tune,
                                     .one_each = 1,
                                     .n_devices = t->devs.n_devices,
-                                    .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1};
+                                    .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1,
+                                    .factor_rank =
+                                        t->ranks ? t->ranks->compression.factor_rank : 0};
 }
 
 /* In a program's first run libraries load code and allocate memory, which may wait for all work
@@ -176,7 +181,8 @@ int pg_trainer_sums(const pg_trainer *t, pg_sum_plan *out)
     static const char *const names[] = {
         [PG_SUM_LANES] = "lanes",    [PG_SUM_PLACED] = "placed",      [PG_SUM_COPIES] = "copies",
         [PG_SUM_GROUP] = "nccl",     [PG_SUM_GROUP_BUCKETS] = "nccl", [PG_SUM_HOSTS] = "hosts",
-        [PG_SUM_RANKS_TREE] = "mpi", [PG_SUM_RANKS_BUCKETS] = "mpi"};
+        [PG_SUM_RANKS_TREE] = "mpi", [PG_SUM_RANKS_FACTORS] = "mpi",
+        [PG_SUM_RANKS_BUCKETS] = "mpi"};
     const pg__sum_plan *p = &t->sums.of_most;
     const int in_buckets = p->way == PG_SUM_GROUP_BUCKETS || p->way == PG_SUM_RANKS_BUCKETS;
     if (t->sums.most_rows == 0)

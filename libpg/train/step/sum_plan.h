@@ -20,6 +20,7 @@ typedef enum pg__sum_way {
     PG_SUM_GROUP_BUCKETS, /* GPUs: NCCL, bucket by bucket */
     PG_SUM_HOSTS,         /* GPUs of ranks: copies, then over ranks through the hosts' memory */
     PG_SUM_RANKS_TREE,    /* CPUs of ranks: over ranks in the order of the tree */
+    PG_SUM_RANKS_FACTORS, /* CPUs of ranks: matrices as factors of low rank */
     PG_SUM_RANKS_BUCKETS  /* CPUs of ranks: bucket by bucket, each in whichever order is fastest */
 } pg__sum_way;
 
@@ -36,6 +37,7 @@ typedef struct pg__sum_facts {
     int is_sharded;    /* the optimizer's state is divided over ranks */
     int needs_whole;   /* every rank needs all sums all the same, for norms of whole variables */
     size_t n_devices, n_ranks;
+    size_t factor_rank; /* matrices go over ranks as factors of so many columns; 0: as they are */
     /* of the step */
     int is_trial;        /* only timed: other ranks do not matter */
     int is_watched;      /* its values are observed */

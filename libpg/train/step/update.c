@@ -494,6 +494,7 @@ static pg_status sum_gradients(work *w, pg_err *err)
     switch (t->sums.plan.way) {
     case PG_SUM_LANES: return pg__partials_sum(t, 0, 0, &w->grads);
     case PG_SUM_RANKS_TREE:
+    case PG_SUM_RANKS_FACTORS:
     case PG_SUM_RANKS_BUCKETS:
         PG_TRY(pg__partials_sum(t, 0, 0, &w->grads));
         return sum_ranks(w, err);
@@ -511,6 +512,7 @@ static pg_status apply(work *w, pg_err *err)
         return needs_variables(w->t) ? update_in_turn(w, err) : update_at_once(w, err);
     case PG_SUM_PLACED:
     case PG_SUM_RANKS_TREE:
+    case PG_SUM_RANKS_FACTORS:
     case PG_SUM_RANKS_BUCKETS: return update_parts(w, err);
     default: return update_devices(w, err);
     }

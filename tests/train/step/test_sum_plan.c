@@ -42,6 +42,7 @@ static const row rows[] = {
      .why = "share"},
     {"a rank without rows", CPUS(2, .has_rows = 0), PG_SUM_RANKS_BUCKETS, .halves = 1,
      .why = "no rows"},
+    {"ranks, in factors", CPUS(3, .factor_rank = 4), PG_SUM_RANKS_FACTORS, .why = "complete"},
     {"a divided optimizer", CPUS(4, .is_sharded = 1), PG_SUM_RANKS_BUCKETS, .overlaps = 1,
      .to_owner = 1, .why = "no order"},
     {"a divided optimizer that clips", CPUS(4, .is_sharded = 1, .needs_whole = 1),
