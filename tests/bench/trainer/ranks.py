@@ -171,7 +171,7 @@ def main():
     ap.add_argument('--work', default=os.path.join(tempfile.gettempdir(), 'pg-bench-trainer'))
     ap.add_argument('--report')
     a = ap.parse_args()
-    a.models, a.peers, a.steps, a.timeout, a.minutes = a.models.split(','), [], None, 180, 60
+    a.models, a.peers, a.isa, a.steps, a.timeout, a.minutes = a.models.split(','), [], 'native', None, 180, 60
     a.samples = os.path.join(a.work, 'link.jsonl' if a.link else 'ranks.jsonl')
     os.makedirs(a.work, exist_ok=True)
     os.environ.update(ROOT)
