@@ -157,6 +157,25 @@ static int is_finite(const job *j, size_t k)
     return n == j->t->vars.n_elems[i];
 }
 
+/* Numbers so small that floats lose their precision are numbers all the same. */
+static const char *survives(job *j)
+{
+    for (double scale = 1e-35; scale > 1e-46; scale /= 10) {
+        pg__powersgd_free(j->p); /* with what larger gradients left */
+        j->p = NULL;
+        for (int again = 0; again < 2; again++) {
+            draw(j, j->mine, pg__comm_rank(j->t->ranks->comm), 0);
+            for (size_t i = 0; i < j->n; i++)
+                j->mine[i] = (float)(j->mine[i] * scale);
+            if (sum(j) != PG_OK)
+                return failed(j);
+            if (!is_finite(j, KERNEL) || !is_finite(j, DENSE))
+                return "small gradients become infinite or NaN";
+        }
+    }
+    return NULL;
+}
+
 /* NaN of one rank shows in the sum of every rank, and is gone in the next step. */
 static const char *recovers(job *j)
 {
@@ -230,6 +249,8 @@ static const char *check(job *j)
         wrong = on_average(j, have);
     if (!wrong)
         wrong = recovers(j);
+    if (!wrong)
+        wrong = survives(j);
     pg__mem_free(have);
     return wrong;
 }

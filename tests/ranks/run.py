@@ -310,7 +310,7 @@ def rounded(folder):
                     continue
                 off = [abs(b / a - 1) for a, b in zip(losses[None], losses[how])]
                 print(f'{optimizer}, {n} ranks: losses {losses[None][-1]:.5f} and {losses[how][-1]:.5f}, at most {max(off, default=0):.2%} apart')
-                expect(f'{optimizer} by {n} ranks, {how}: the loss', off and 0 < max(off) < most[how], str(losses))
+                expect(f'{optimizer} by {n} ranks, {how}: the loss', off and 0 < max(off) < most[how] and losses[how][-1] < losses[how][0] / 8, str(losses))
                 expect(f'{optimizer} by {n} ranks, {how}: other bits',
                        (folder / 'out0.weights.h5').read_bytes() != (folder / f'out{k}.weights.h5').read_bytes(), 'the same')
     for n in (2, 3, 4):

@@ -20,6 +20,7 @@
 #define SPARE     16u   /* numbers after the half of a message */
 #define AT_A_TIME 16u   /* numbers whose sums a processor adds up side by side */
 #define SMALL     1e-10 /* share of a squared length that rounding alone may leave */
+#define LEAST     1e-60 /* squared length of a row that floats can stretch to 1 */
 
 static const char what[] = "the gradients' factors";
 
@@ -132,15 +133,15 @@ static double make_orthogonal(float *rows, size_t k, size_t n)
     return product_of(row, row, n);
 }
 
-/* Makes rows orthonormal, the same on every rank. A row that the others contain, or that is not
- * finite, becomes a direction drawn at random: any is as good. */
+/* Makes rows orthonormal, the same on every rank. A row that the others contain, that is next to
+ * nothing or not finite, becomes a direction drawn at random: any is as good. */
 static void make_orthonormal(float *rows, size_t rank, size_t n, uint32_t step, uint32_t stream)
 {
     for (size_t k = 0; k < rank; k++) {
         float *row = rows + k * n;
         const double before = product_of(row, row, n);
         double after = make_orthogonal(rows, k, n);
-        if (!(after > before * SMALL) || !isfinite(after)) {
+        if (!(after > before * SMALL && after > LEAST) || !isfinite(after)) {
             for (size_t i = 0; i < n; i++)
                 row[i] = pg__uniform(k, i, step, stream) - 0.5f;
             after = make_orthogonal(rows, k, n);
