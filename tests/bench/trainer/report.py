@@ -222,10 +222,12 @@ def put(path, marks, lines):
 def write(a, samples):
     limited, samples = with_isa(samples, 'avx2'), with_isa(samples, 'native')
     models = [m for m in TITLES if any(s['model'] == m and 'ms_med' in s for s in samples)]
-    n_rounds = 1 + max((s['round'] for s in samples), default=0)
+    n_rounds = [1 + max(s['round'] for s in samples if s['model'] == m) for m in models]
+    rounds = '%d round%s' % (min(n_rounds), 's' * (min(n_rounds) > 1)) if n_rounds else 'no round'
+    more = [m for m, n in zip(models, n_rounds) if n > min(n_rounds)]
+    rounds += ' (%s: %d)' % (', '.join(more), max(n_rounds)) if more else ''
     text = ['# The trainer beside TensorFlow, Keras 3 and PyTorch', '', *machine(samples), '',
-            'Best median of %d round%s of one interleaved run, float32; the ratio is the time of the best peer over ours.' %
-            (n_rounds, 's' if n_rounds > 1 else ''), '', *short(samples, models, limited)[:-1], '', '## All programs', '',
+            'Best median of %s of one interleaved run, float32; the ratio is the time of the best peer over ours.' % rounds, '', *short(samples, models, limited)[:-1], '', '## All programs', '',
             'Best median of the rounds, in brackets the worst.', '', *all_peers(samples, models)[:-1], '', '## pgfit in its ways', '',
             'One device with two workers; two devices; `--deterministic`; `--conv direct`; × is the time against the first.', '',
             *own_rows(samples, models)[:-1], *extras(samples, models)]
@@ -238,10 +240,11 @@ def write(a, samples):
         *shares(samples, models)])
     isas = [s for s in (samples, limited) if s]
     paragraph(text, 'How far it can be', shares(samples, models) and [
-        'The ratio to the best peer; beside it the one that there would be if every operation were as fast as `bench_ceiling` (those that are faster '
-        'stay as they are): where that is below 2, only fewer operations, or larger ones in place of several, would reach it.', '',
+        'The ratio to the best peer; beside it the one that there would be if every product and copy were as fast as `bench_ceiling`. What is '
+        'faster, and what has no such rate (the optimizer, sums over devices, input), stays as it is.', '',
         *table(['model', *['ratio', 'at the ceiling', 'with AVX2', 'at the ceiling'][:2 * len(isas)]], ceilings(models, *isas))[:-1]])
-    failed = ['- %s, %s: %s' % (s['model'], s['peer'], s['error'].splitlines()[-1][:200]) for s in samples if 'error' in s]
+    failed = ['- %s, %s%s: %s' % (s['model'], s['peer'], ', AVX2' * (s in limited), s['error'].splitlines()[-1][:200])
+              for s in (*samples, *limited) if 'error' in s]
     paragraph(text, 'What did not run', list(dict.fromkeys(failed)))
     with open(a.report, 'w') as f:
         f.write('\n'.join(text) + '\n')
