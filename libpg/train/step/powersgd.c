@@ -185,7 +185,7 @@ static void add_times(float *to, float factor, const float *from, size_t n)
         to[i] += factor * from[i];
 }
 
-/* The right factors' directions, a matrix for each worker in turn. */
+/* Factors' directions, a matrix for each worker in turn. */
 static void orient_right(void *arg, size_t worker)
 {
     const sweep *r = arg;
@@ -202,22 +202,30 @@ static void orient_left(void *arg, size_t worker)
                          r->p->n_steps, (uint32_t)(2 * k + 1));
 }
 
-/* Adds the rest of the step before; then P = M Q, each worker its rows. */
+/* Calls fn for every row of every matrix, each worker for its own. */
+typedef void row_fn(const pg__powersgd *p, const factored *m, size_t i, float *row);
+static void each_row(const sweep *r, size_t worker, row_fn *fn)
+{
+    for (size_t k = 0; k < r->p->n_matrices; k++) {
+        const factored *m = &r->p->matrices[k];
+        const size_t end = m->n_rows * (worker + 1) / r->n_workers;
+        for (size_t i = m->n_rows * worker / r->n_workers; i < end; i++)
+            fn(r->p, m, i, r->gradients + m->at + i * m->n_cols);
+    }
+}
+
+/* Adds the rest of the step before; then P = M Q. */
+static void find_left_of(const pg__powersgd *p, const factored *m, size_t i, float *row)
+{
+    add_times(row, 1, p->rest + m->rest + i * m->n_cols, m->n_cols);
+    for (size_t q = 0; q < p->rank; q++)
+        p->left[m->left + q * m->n_rows + i] =
+            product_with(row, p->right + m->right + q * m->n_cols, m->n_cols);
+}
+
 static void find_left(void *arg, size_t worker)
 {
-    const sweep *r = arg;
-    const pg__powersgd *p = r->p;
-    for (size_t k = 0; k < p->n_matrices; k++) {
-        const factored *m = &p->matrices[k];
-        const size_t end = m->n_rows * (worker + 1) / r->n_workers;
-        for (size_t i = m->n_rows * worker / r->n_workers; i < end; i++) {
-            float *row = r->gradients + m->at + i * m->n_cols;
-            add_times(row, 1, p->rest + m->rest + i * m->n_cols, m->n_cols);
-            for (size_t q = 0; q < p->rank; q++)
-                p->left[m->left + q * m->n_rows + i] =
-                    product_with(row, p->right + m->right + q * m->n_cols, m->n_cols);
-        }
-    }
+    each_row(arg, worker, find_left_of);
 }
 
 /* What is infinite or NaN would remain so for ever. */
@@ -255,22 +263,18 @@ static void find_right(void *arg, size_t worker)
     }
 }
 
-/* M becomes P transpose(Q), each worker its rows. */
+/* M becomes P transpose(Q). */
+static void multiply_of(const pg__powersgd *p, const factored *m, size_t i, float *row)
+{
+    memset(row, 0, m->n_cols * sizeof *row);
+    for (size_t q = 0; q < p->rank; q++)
+        add_times(row, p->left[m->left + q * m->n_rows + i], p->right + m->right + q * m->n_cols,
+                  m->n_cols);
+}
+
 static void multiply(void *arg, size_t worker)
 {
-    const sweep *r = arg;
-    const pg__powersgd *p = r->p;
-    for (size_t k = 0; k < p->n_matrices; k++) {
-        const factored *m = &p->matrices[k];
-        const size_t end = m->n_rows * (worker + 1) / r->n_workers;
-        for (size_t i = m->n_rows * worker / r->n_workers; i < end; i++) {
-            float *row = r->gradients + m->at + i * m->n_cols;
-            memset(row, 0, m->n_cols * sizeof *row);
-            for (size_t q = 0; q < p->rank; q++)
-                add_times(row, p->left[m->left + q * m->n_rows + i],
-                          p->right + m->right + q * m->n_cols, m->n_cols);
-        }
-    }
+    each_row(arg, worker, multiply_of);
 }
 
 /* ---- a step ---- */
