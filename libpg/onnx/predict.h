@@ -35,7 +35,7 @@ pg_status pg__onnx_quantize_trainer(pg_trainer *t, const pg__onnx *x, pg_err *er
 typedef struct pg__onnx_test {
     pg__str path, temporary, older; /* the folder; where it is made; the one that it replaces */
     int lock;                       /* 1 + the temporary's descriptor; 0: none */
-    int is_named;
+    int is_named, is_exchanged;     /* it has its name; in one step with `older` */
 } pg__onnx_test;
 
 /* Before anything is predicted: PG_E_ARG if the folder exists (without force), or has other files.

@@ -45,11 +45,11 @@ static void add_found(int found, int *foreign, int *sys)
 static int walk(char path[PATH_MAX], unsigned depth, int remove)
 {
     const size_t n = strlen(path);
-    int foreign = 0, sys = 0;
+    int foreign = 0, sys = 0, end = 0;
     DIR *d = pg__folder_list(path);
     if (!d)
         sys = errno;
-    for (const struct dirent *e; d && (e = pg__folder_next(d, &sys));) {
+    for (const struct dirent *e; d && (e = pg__folder_next(d, &end));) {
         struct stat sb;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
@@ -63,6 +63,8 @@ static int walk(char path[PATH_MAX], unsigned depth, int remove)
             (void)unlink(path);
         path[n] = 0;
     }
+    if (end)
+        sys = end;
     if (d)
         closedir(d);
     if (!d && remove && depth == 0) { /* no descriptor is left: an empty one goes unseen */
@@ -310,8 +312,10 @@ pg_status pg__onnx_test_commit(pg__onnx_test *t, pg_err *err)
     PG_TRY(pg__str_printf(&made, err, "%s/new", t->temporary.s));
     PG_TRY(pg__folder_sync(made.s, err)); /* the files' own folder is synced with each of them */
     if (pg__sys_exchange(made.s, t->path.s) == 0) {
-        t->is_named = 1;
-        (void)rename(made.s, t->older.s);
+        t->is_named = t->is_exchanged = 1;
+        pg__str_fini(&t->older);
+        t->older = made;
+        made = (pg__str){0};
     } else { /* there is none, or this file system cannot */
         if (errno != ENOENT && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
             PG_TRY(pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be replaced", PG_SHOW(t->path.s)));
@@ -330,9 +334,11 @@ done:
 void pg__onnx_test_close(pg__onnx_test *t, int has_model)
 {
     int stays = 0; /* the only copy of what was there before */
-    if (t->is_named && !has_model)
+    const int is_back =
+        t->is_exchanged && !has_model && pg__sys_exchange(t->older.s, t->path.s) == 0;
+    if (t->is_named && !has_model && !is_back)
         remove_below(t->path.s, "");
-    if (t->older.s && !has_model)
+    if (t->older.s && !has_model && !is_back)
         stays = rename(t->older.s, t->path.s) != 0 && errno != ENOENT;
     if (t->temporary.s && !stays)
         remove_temporary(t->temporary.s);

@@ -118,7 +118,8 @@ def judge(m, r, held, change):
     if state not in ('new', 'changed') if r.status == 0 else state not in ('old', 'begun'):
         if not taken and not (r.status == 2 and 'could not be synced' in r.err):
             return f'{state} output, {r}'
-    others = [k for k in p.others(held) if not (p.is_folder and k.startswith(p.out + '.pg-new'))]
+    of = sorted(set(held) - set(p.before) - set(own)) if state == 'changed' else p.others(held)
+    others = [k for k in of if not (p.is_folder and k.startswith(p.out + '.pg-new'))]
     return f'leaves {others}, {r}' if others else ''
 
 
