@@ -26,4 +26,13 @@ uint32_t pg__lookup3(const void *p, size_t n);
 /* Fletcher-32 as HDF5's filter 3 computes it (16-bit big-endian words). */
 uint32_t pg__fletcher32(const void *p, size_t n);
 
+/* XXH64 with seed 0 (xxHash's specification), of pieces in a row. */
+typedef struct pg__xxh64 {
+    uint64_t lane[4], n;
+    unsigned char rest[32];
+} pg__xxh64;
+void pg__xxh64_start(pg__xxh64 *h);
+void pg__xxh64_add(pg__xxh64 *h, const void *p, size_t n);
+uint64_t pg__xxh64_end(const pg__xxh64 *h);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct piece {
     pg__io *io; /* NULL: only through the store */
     uint64_t from, to, n;
     size_t tensor;
+    int has_sum; /* a tensor whose checksum is to be kept */
 } piece;
 
 static int by_source(const void *a, const void *b)
@@ -36,7 +37,8 @@ static size_t join_neighbours(piece *p, size_t n)
     for (size_t i = 1; i < n; i++) {
         piece *a = &p[last];
         const piece *b = &p[i];
-        if (a->io && a->io == b->io && a->from + a->n == b->from && a->to + a->n == b->to)
+        if (a->io && a->io == b->io && !a->has_sum && !b->has_sum && a->from + a->n == b->from &&
+            a->to + a->n == b->to)
             a->n += b->n;
         else
             p[++last] = *b;
@@ -44,11 +46,24 @@ static size_t join_neighbours(piece *p, size_t n)
     return n ? last + 1 : 0;
 }
 
+/* Takes the block of a tensor, and keeps its checksum once it was the last. */
+static void add_to_sum(pg__xxh64 *sum, pg_store *src, const piece *p, const pg__block *b)
+{
+    if (!p->has_sum)
+        return;
+    if (b->off == 0)
+        pg__xxh64_start(sum);
+    pg__xxh64_add(sum, b->bytes, b->n);
+    if (b->off + b->n == p->n)
+        pg__store_set_sum(src, p->tensor, pg__xxh64_end(sum));
+}
+
 /* Of pieces that only the store can read. */
 static pg_status copy_decoded(pg__sink *sink, pg_store *src, const piece *p, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__read_ahead *ahead = NULL;
+    pg__xxh64 sum;
     pg__to_read *v = pg__mem_array(n, sizeof *v);
     if (!v)
         return pg__nomem(err);
@@ -57,12 +72,26 @@ static pg_status copy_decoded(pg__sink *sink, pg_store *src, const piece *p, siz
     PG_TRY(pg__read_ahead_start(&ahead, src, v, n, err));
     for (pg__block b = {.n = 1}; b.n;) {
         PG_TRY(pg__read_ahead_next(ahead, &b, err));
-        if (b.n)
-            PG_TRY(pg__sink_write(sink, p[b.item].to + b.off, b.bytes, b.n, err));
+        if (!b.n)
+            break;
+        add_to_sum(&sum, src, &p[b.item], &b);
+        PG_TRY(pg__sink_write(sink, p[b.item].to + b.off, b.bytes, b.n, err));
     }
 done:
     pg__read_ahead_close(ahead);
     pg__mem_free(v);
+    return st;
+}
+
+static pg_status copy_extent(pg__sink *sink, pg_store *src, const piece *p, pg_err *err)
+{
+    pg__xxh64 sum;
+    if (!p->has_sum)
+        return pg__sink_copy(sink, p->to, p->io, p->from, p->n, err);
+    pg__xxh64_start(&sum);
+    const pg_status st = pg__sink_copy_sum(sink, p->to, p->io, p->from, p->n, &sum, err);
+    if (st == PG_OK)
+        pg__store_set_sum(src, p->tensor, pg__xxh64_end(&sum));
     return st;
 }
 
@@ -80,7 +109,12 @@ pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, s
         const pg__extent e = pg__store_extent(src, v[i].tensor);
         const uint64_t n_bytes = pg__store_tensor(src, v[i].tensor)->n_bytes;
         if (n_bytes)
-            p[n_pieces++] = (piece){e.io, e.io ? e.off : 0, v[i].off, n_bytes, v[i].tensor};
+            p[n_pieces++] = (piece){.io = e.io,
+                                    .from = e.io ? e.off : 0,
+                                    .to = v[i].off,
+                                    .n = n_bytes,
+                                    .tensor = v[i].tensor,
+                                    .has_sum = pg__store_keeps_sum(src, v[i].tensor)};
     }
     if (n_pieces)
         qsort(p, n_pieces, sizeof *p, by_source);
@@ -90,7 +124,7 @@ pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, s
     if (n_decoded)
         PG_TRY(copy_decoded(sink, src, p, n_decoded, err));
     for (size_t i = n_decoded; i < n_pieces; i++)
-        PG_TRY(pg__sink_copy(sink, p[i].to, p[i].io, p[i].from, p[i].n, err));
+        PG_TRY(copy_extent(sink, src, &p[i], err));
 done:
     pg__mem_free(p);
     return st;

@@ -3,8 +3,8 @@
  *
  * Until the commit, the output is a temporary of the sink. It is reopened by the reader that opens
  * every other file, so that the proof sees what the next program will see, and compared with the
- * plan and, piece by piece, with the source. A disk that lies, or a bug in a writer or in libhdf5,
- * ends as an error, and the old file stays. */
+ * plan and, piece by piece, with the source, or with checksums of what was read from it. A disk
+ * that lies, or a bug in a writer or in libhdf5, ends as an error, and the old file stays. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -110,6 +110,27 @@ done:
     return st;
 }
 
+/* The same where the checksum of what was read from the source is known. */
+static pg_status check_sum(proof *p, const pair *x, uint64_t want, pg_err *err)
+{
+    const uint64_t n_bytes = pg__store_tensor(p->out, x->dst)->n_bytes;
+    pg__xxh64 sum;
+    pg_status st = PG_OK;
+    pg__xxh64_start(&sum);
+    for (uint64_t off = 0, n; off < n_bytes; off += n) {
+        n = n_bytes - off < PG_COPY_BYTES ? n_bytes - off : PG_COPY_BYTES;
+        if (pg__cancelled(p->opts->cancel))
+            PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
+        PG_TRY(read_output(p, x->dst, 0, off, (size_t)n, err));
+        pg__xxh64_add(&sum, p->got, (size_t)n);
+        pg__progress_add(p->opts->progress, n);
+    }
+    if (pg__xxh64_end(&sum) != want)
+        PG_TRY(differs("its data", x->name, err));
+done:
+    return st;
+}
+
 /* A tensor that is the source's own: its bytes were compared as a whole or not touched, but
  * compressed ones may have been damaged before. */
 static pg_status check_linked(proof *p, size_t dst, pg_err *err)
@@ -129,9 +150,16 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
     return st;
 }
 
+/* 1: the source need not be read again. */
+static int knows_sum(const proof *p, const pair *x, uint64_t *sum)
+{
+    return !p->links && !x->swapped && pg__store_sum(p->plan->src, x->src, sum);
+}
+
 static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
 {
     const pg_weight *b = pg__store_tensor(p->out, x->dst);
+    uint64_t sum;
     if (!b)
         return pg_fail(err, PG_E_IO, "%s: missing from the output; nothing written",
                        PG_SHOW(x->name));
@@ -141,7 +169,9 @@ static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
         return differs("the name of this tensor", x->name, err);
     if (!same_array(pg__store_tensor(p->plan->src, x->src), b))
         return differs("its type or shape", x->name, err);
-    const pg_status st = p->links ? check_linked(p, x->dst, err) : check_data(p, x, err);
+    const pg_status st = p->links                ? check_linked(p, x->dst, err)
+                         : knows_sum(p, x, &sum) ? check_sum(p, x, sum, err)
+                                                 : check_data(p, x, err);
     p->n_verified += st == PG_OK;
     return st;
 }
@@ -180,7 +210,8 @@ static pg_status pair_tensors(const proof *p, pair **out, size_t *n, pg_err *err
 static pg_status check_tensors(proof *p, pg_err *err)
 {
     pg_status st = PG_OK;
-    size_t n = 0;
+    size_t n = 0, n_read = 0;
+    uint64_t sum;
     pair *v = NULL;
     pg__to_read *list = NULL;
     PG_TRY(pair_tensors(p, &v, &n, err));
@@ -188,9 +219,10 @@ static pg_status check_tensors(proof *p, pg_err *err)
     if (!list)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < n; i++)
-        list[i] = (pg__to_read){v[i].src, v[i].swapped};
+        if (!knows_sum(p, &v[i], &sum))
+            list[n_read++] = (pg__to_read){v[i].src, v[i].swapped};
     if (!p->links)
-        PG_TRY(pg__read_ahead_start(&p->source, p->plan->src, list, n, err));
+        PG_TRY(pg__read_ahead_start(&p->source, p->plan->src, list, n_read, err));
     for (size_t i = 0; i < n; i++)
         PG_TRY(check_tensor(p, &v[i], err));
     if (pg__store_n_tensors(p->out) != n)
@@ -235,6 +267,22 @@ static void proof_fini(proof *p)
     pg__mem_free(p->want);
 }
 
+/* The first piece has another beginning than the old file's. */
+static int knows_piece(const pg__relinked *re, uint64_t off, size_t n)
+{
+    return re->sums && off % PG_COPY_BYTES == 0 && (n == PG_COPY_BYTES || off + n == re->end);
+}
+
+static int is_piece(const proof *p, const pg__relinked *re, uint64_t off, size_t n)
+{
+    pg__xxh64 sum;
+    if (!knows_piece(re, off, n))
+        return memcmp(p->got, p->want, n) == 0;
+    pg__xxh64_start(&sum);
+    pg__xxh64_add(&sum, p->got, n);
+    return pg__xxh64_end(&sum) == re->sums[off / PG_COPY_BYTES];
+}
+
 /* A relinked copy must have the same bytes as its source wherever it keeps them, so all tensors are
  * the same, see check(); and it must have nothing else. */
 static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io *io, pg_err *err)
@@ -245,9 +293,10 @@ static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io
         const size_t n = left < step ? (size_t)left : (size_t)step;
         if (pg__cancelled(p->opts->cancel))
             PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
-        PG_TRY(pg__relinked_read(re, off, p->want, n, err));
+        if (!knows_piece(re, off, n))
+            PG_TRY(pg__relinked_read(re, off, p->want, n, err));
         PG_TRY(pg__io_read(io, off, p->got, n, err));
-        if (memcmp(p->got, p->want, n) != 0)
+        if (!is_piece(p, re, off, n))
             PG_FAIL(PG_E_IO, "byte %" PRIu64 " or a later one differs from %s; nothing written",
                     off, PG_SHOW(pg__io_name(re->base)));
         pg__progress_add(p->opts->progress, n);
@@ -379,22 +428,33 @@ static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *s
     return st;
 }
 
+static int is_read_once(const pg__save_opts *o)
+{
+    return o->read_once || PG_READS_DEAR;
+}
+
 /* Writes the output in the more suitable way; re->base: relinked. */
 static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
 {
     const int verify = !o->skip_verify;
-    const pg_status st = prepare_copy(re, f, sink, plan, o, err);
-    if (st != PG_OK)
-        return st;
-    if (!re->base) {
+    pg_status st = PG_OK;
+    PG_TRY(prepare_copy(re, f, sink, plan, o, err));
+    if (re->base) {
+        const uint64_t n_proof = re->end - re->n_head + n_bytes_of(plan, 1);
+        pg__progress_start(o->sink.progress,
+                           re->end + re->n_tail + re->n_head + (verify ? n_proof : 0));
+        if (verify && is_read_once(o))
+            PG_TRY(pg__relinked_keep_sums(re, err));
+        PG_TRY(pg__relinked_write(sink, re, o->sink.progress, err));
+    } else {
         pg__progress_start(o->sink.progress, n_bytes_of(plan, 0) * (verify ? 2 : 1));
-        return f->write(sink, plan, err);
+        if (verify && is_read_once(o))
+            pg__store_keep_sums(plan->src);
+        PG_TRY(f->write(sink, plan, err));
     }
-    const uint64_t n_proof = re->end - re->n_head + n_bytes_of(plan, 1);
-    pg__progress_start(o->sink.progress,
-                       re->end + re->n_tail + re->n_head + (verify ? n_proof : 0));
-    return pg__relinked_write(sink, re, o->sink.progress, err);
+done:
+    return st;
 }
 
 pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,

@@ -18,6 +18,7 @@
 #ifndef PG_IO_SINK_H
 #define PG_IO_SINK_H
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "base/watch.h"
 #include "io/io.h"
@@ -60,6 +61,10 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
  * 4096, the rest through 256 KiB of memory. */
 pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                         pg_err *err);
+
+/* The same without sharing, where the copied bytes are also added to a checksum. */
+pg_status pg__sink_copy_sum(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                            pg__xxh64 *sum, pg_err *err);
 
 /* 1 if the file system can share blocks between io and the output. It tries this out, so nothing
  * may have been written before. */

@@ -22,6 +22,7 @@ typedef struct source {
     uint64_t off;
     int fd;
     uint64_t fd_off;
+    pg__xxh64 *sum; /* of what is copied, or NULL */
 } source;
 
 /* How many of the next n bytes may be shared with the source, after *skip bytes that must be
@@ -62,6 +63,8 @@ static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t
     if (!s->buf && !(s->buf = pg__mem_array(PG_COPY_BYTES, 1)))
         return pg__nomem(err);
     const pg_status st = pg__io_read(src->io, src->off, s->buf, n, err);
+    if (st == PG_OK && src->sum)
+        pg__xxh64_add(src->sum, s->buf, n);
     if (st == PG_OK)
         return pg__sink_put(s, off, s->buf, n, err);
     const char *name = pg__io_name(src->io);
@@ -75,7 +78,7 @@ static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64
                             uint64_t *done, pg_err *err)
 {
     uint64_t skip = 0;
-    const uint64_t whole = clonable(s, off, src, n, &skip);
+    const uint64_t whole = src->sum ? 0 : clonable(s, off, src, n, &skip);
     *done = whole && skip == 0 ? share(s, off, src, whole) : 0;
     if (*done)
         return PG_OK;
@@ -121,10 +124,10 @@ pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off
     return st;
 }
 
-pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
-                        pg_err *err)
+pg_status pg__sink_copy_sum(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                            pg__xxh64 *sum, pg_err *err)
 {
-    source src = {.io = io, .off = src_off};
+    source src = {.io = io, .off = src_off, .sum = sum};
     pg_status st = pg__sink_begin(s, off, n, err);
     if (st == PG_OK)
         st = check_source(io, src_off, n, err);
@@ -144,4 +147,10 @@ pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off,
     if (st != PG_OK)
         s->broken = 1;
     return st;
+}
+
+pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                        pg_err *err)
+{
+    return pg__sink_copy_sum(s, off, io, src_off, n, NULL, err);
 }

@@ -5,13 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
 
 typedef struct tensor {
     pg_weight w;
-    int big_endian;
+    int big_endian, has_sum;
+    uint64_t sum;
     pg__extent extent;
 } tensor;
 
@@ -37,6 +39,7 @@ struct pg_store {
     pg_rank_count rank_counts[PG_MAX_RANK_COUNTS];
     size_t n_rank_counts;
     size_t n_threads;
+    int keeps_sums;
 };
 
 const char *pg_dtype_name(pg_dtype dtype)
@@ -443,6 +446,28 @@ pg_status pg__store_read_raw(pg_store *s, size_t i, uint64_t off, void *buf, siz
     if (!s->io)
         return pg_fail(err, PG_E_UNSUPPORTED, "this store has no data");
     return s->io->read(s->ctx, i, off, buf, n, err);
+}
+
+void pg__store_keep_sums(pg_store *s)
+{
+    s->keeps_sums = 1;
+}
+
+int pg__store_keeps_sum(const pg_store *s, size_t i)
+{
+    return s->keeps_sums && s->tensors[i].w.n_bytes >= PG_SUM_LEAST;
+}
+
+void pg__store_set_sum(pg_store *s, size_t i, uint64_t sum)
+{
+    s->tensors[i].sum = sum;
+    s->tensors[i].has_sum = 1;
+}
+
+int pg__store_sum(const pg_store *s, size_t i, uint64_t *sum)
+{
+    *sum = s->tensors[i].sum;
+    return s->tensors[i].has_sum;
 }
 
 int pg__store_copies(const pg_store *s)

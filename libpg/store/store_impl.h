@@ -108,6 +108,13 @@ int pg__store_place(const pg_store *s, size_t tensor, uint64_t *off_bytes);
 pg_status pg__store_read_raw(pg_store *s, size_t tensor, uint64_t off, void *buf, size_t n,
                              pg_err *err);
 
+/* Where reading is dear, who copies a tensor of at least PG_SUM_LEAST bytes keeps the XXH64 of its
+ * raw bytes here, and the proof need not read it again: 1 if that is wanted; 1 if it is known. */
+void pg__store_keep_sums(pg_store *s);
+int pg__store_keeps_sum(const pg_store *s, size_t tensor);
+void pg__store_set_sum(pg_store *s, size_t tensor, uint64_t sum);
+int pg__store_sum(const pg_store *s, size_t tensor, uint64_t *sum);
+
 /* 1 if the store copies tensors itself, with pg__store_copy(). */
 int pg__store_copies(const pg_store *s);
 pg_status pg__store_copy(pg_store *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);

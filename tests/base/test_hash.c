@@ -54,6 +54,40 @@ static void crc32_of_nothing_changes_nothing(void **state)
     assert_int_equal(pg__crc32(0xCBF43926, NULL, 0), 0xCBF43926);
 }
 
+/* Of Python's xxhash package: the first n bytes of the sequence of crc32_of_any_piece_is_zlibs().
+ */
+static void xxh64_is_that_of_xxhash_for_every_kind_of_length(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n;
+        uint64_t want;
+    } cases[] = {
+        {0, 0xef46db3751d8e999u},   {1, 0x022545933f06bf0du},   {3, 0x08df8be3658d3d95u},
+        {4, 0x66ffdb81913d4b3cu},   {5, 0x155999826e5e82fau},   {7, 0x3a7521b97b54a753u},
+        {8, 0x30390231aefd6920u},   {12, 0x7785b51a6e0fb9b6u},  {15, 0xdf323f16c5619a7du},
+        {31, 0xbba9bb8f08be8004u},  {32, 0x6731790492a9ab1du},  {33, 0x2b0818f11e757ca4u},
+        {36, 0xda7870c6d73d0853u},  {40, 0x69c5d735863c422cu},  {47, 0x77f2f3735ab24261u},
+        {63, 0x24e278e001a2a067u},  {64, 0x42b3282701cfbc28u},  {65, 0xbd6c1292a55d4ae9u},
+        {95, 0x040f249d0452b479u},  {100, 0x32136076cca5109eu}, {128, 0x044fe4fd8444eea4u},
+        {255, 0xfe73dadb3dfd5a83u}, {999, 0x8dc177730d53d2f1u}, {1000, 0xf6603b6e7395f667u},
+    };
+    static unsigned char data[1000];
+    uint32_t x = 1;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (size_t step = 1; step <= 70; step++) { /* in pieces of that many bytes, or whole */
+            const size_t each = step == 70 ? sizeof data : step;
+            pg__xxh64 h;
+            pg__xxh64_start(&h);
+            for (size_t at = 0; at < cases[k].n; at += each)
+                pg__xxh64_add(&h, data + at, each < cases[k].n - at ? each : cases[k].n - at);
+            if (pg__xxh64_end(&h) != cases[k].want)
+                fail_msg("%zu bytes in pieces of %zu", cases[k].n, each);
+        }
+}
+
 static void crc32c_agrees_with_its_rfc(void **state)
 {
     (void)state;
@@ -86,6 +120,7 @@ static void fletcher32_sums_big_endian_words(void **state)
 PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(crc32_of_any_piece_is_zlibs),
              cmocka_unit_test(crc32_goes_on_over_pieces),
              cmocka_unit_test(crc32_of_nothing_changes_nothing),
+             cmocka_unit_test(xxh64_is_that_of_xxhash_for_every_kind_of_length),
              cmocka_unit_test(crc32c_agrees_with_its_rfc),
              cmocka_unit_test(lookup3_agrees_with_its_authors_examples),
              cmocka_unit_test(fletcher32_sums_big_endian_words))

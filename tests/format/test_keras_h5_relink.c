@@ -488,6 +488,68 @@ static void compares_the_bytes_of_a_copy(void **state)
     pg_store_close(s);
 }
 
+static unsigned char *bytes_of(const char *path, size_t *n)
+{
+    pg__io *io = NULL;
+    assert_ok(pg__io_open(&io, path, NULL));
+    *n = (size_t)pg__io_size(io);
+    unsigned char *p = malloc(*n);
+    assert_non_null(p);
+    assert_ok(pg__io_read(io, 0, p, *n, NULL));
+    pg__io_close(io);
+    return p;
+}
+
+/* Tensors of several pieces, one of which is dropped: pieces kept whole, in part and not at all. */
+static void a_copy_whose_source_is_read_once_is_the_same(void **state)
+{
+    (void)state;
+    char text[24][8];
+    const char *names[24];
+    pg__save_opts once = forced;
+    pg__plan plan = {0};
+    pg__format f = pg__fmt_keras_h5;
+    size_t n, n_once;
+    once.read_once = 1;
+    f.open = open_damaged;
+    n_values = 200 * 1000;
+    for (size_t i = 0; i < 24; i++) {
+        snprintf(text[i], sizeof text[i], "v%zu:0", i);
+        names[i] = text[i];
+    }
+    save_made(begin_wrapper(names, 24));
+    pg_store *s = open_path(made);
+    plan.src = s;
+    assert_ok(pg__plan_add_layer(&plan, "a", 1, PG_NONE, NULL));
+    for (size_t i = 0; i < 24; i++)
+        if (i != 1)
+            assert_ok(pg__plan_add(&plan, i, names[i], NULL));
+    assert_ok(pg__format_save(&pg__fmt_keras_h5, out, &plan, &forced, NULL, NULL));
+    pg_store *o = open_path(out);
+    assert_int_equal(pg__store_extent(o, 2).off, pg__store_extent(s, 3).off); /* relinked */
+    pg_store_close(o);
+    unsigned char *want = bytes_of(out, &n);
+    assert_int_equal(unlink(out), 0);
+    assert_ok(pg__format_save(&pg__fmt_keras_h5, out, &plan, &once, NULL, NULL));
+    unsigned char *got = bytes_of(out, &n_once);
+    assert_int_equal(unlink(out), 0);
+    assert_int_equal(n_once, n);
+    assert_memory_equal(got, want, n);
+    const uint64_t first = pg__store_extent(s, 0).off;
+    const uint64_t end = pg__store_extent(s, 23).off + 4 * n_values;
+    for (damage_at = first; damage_at < end; damage_at += (end - first) / 61) {
+        pg_err err = {0};
+        assert_fails(PG_E_IO, pg__format_save(&f, out, &plan, &once, NULL, &err), &err);
+        assert_non_null(strstr(err.msg, "or a later one differs from"));
+        assert_int_equal(access(out, F_OK), -1);
+    }
+    n_values = 8;
+    free(want);
+    free(got);
+    pg__plan_fini(&plan);
+    pg_store_close(s);
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -514,4 +576,5 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(links_whole_groups_that
                   cmocka_unit_test(leaves_behind_what_nothing_leads_to),
                   cmocka_unit_test(leaves_comments_behind),
                   cmocka_unit_test(notices_every_difference),
-                  cmocka_unit_test(compares_the_bytes_of_a_copy))
+                  cmocka_unit_test(compares_the_bytes_of_a_copy),
+                  cmocka_unit_test(a_copy_whose_source_is_read_once_is_the_same))

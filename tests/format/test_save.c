@@ -8,10 +8,13 @@
 static char dir[] = "/tmp/pg-test-save-XXXXXX";
 static char out[64];
 static const pg__save_opts quick = {.sink = {.no_sync = 1}};
+static const pg__save_opts once = {.sink = {.no_sync = 1}, .read_once = 1};
+static size_t n_read; /* bytes of a/w */
 
 static pg_status count_up(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     (void)ctx, (void)err;
+    n_read += tensor == 0 ? n : 0;
     for (size_t i = 0; i < n; i++)
         ((unsigned char *)buf)[i] = (unsigned char)(tensor * 31 + (off + i) % 251);
     return PG_OK;
@@ -128,6 +131,21 @@ static void counts_what_it_compared(void **state)
     assert_int_equal(unlink(out), 0);
 }
 
+static void reads_a_large_tensor_once_where_that_is_wanted(void **state)
+{
+    (void)state;
+    pg__save_report report = {0};
+    n_read = 0;
+    assert_ok(save(NOTHING, &quick, NULL, NULL));
+    assert_int_equal(n_read, 2 * 4 * 300 * 300);
+    assert_int_equal(unlink(out), 0);
+    n_read = 0;
+    assert_ok(save(NOTHING, &once, &report, NULL));
+    assert_int_equal(n_read, 4 * 300 * 300);
+    assert_int_equal(report.n_verified, 3);
+    assert_int_equal(unlink(out), 0);
+}
+
 static void notices_every_difference_and_writes_nothing(void **state)
 {
     (void)state;
@@ -140,12 +158,14 @@ static void notices_every_difference_and_writes_nothing(void **state)
         {NO_STATE, "it: missing"},       {NO_TEXT, "its text"},
         {FAIL, "broken on purpose"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         pg_err err = {0};
-        const pg_status want = cases[i].fault == FAIL ? PG_E_FORMAT : PG_E_IO;
-        assert_fails(want, save(cases[i].fault, &quick, NULL, &err), &err);
-        if (!strstr(err.msg, cases[i].says) || strncmp(err.msg, out, strlen(out)) != 0)
-            fail_msg("\"%s\" should start with the output and say \"%s\"", err.msg, cases[i].says);
+        const fault_kind this_fault = cases[i / 2].fault;
+        const pg_status want = this_fault == FAIL ? PG_E_FORMAT : PG_E_IO;
+        assert_fails(want, save(this_fault, i % 2 ? &once : &quick, NULL, &err), &err);
+        if (!strstr(err.msg, cases[i / 2].says) || strncmp(err.msg, out, strlen(out)) != 0)
+            fail_msg("\"%s\" should start with the output and say \"%s\"", err.msg,
+                     cases[i / 2].says);
         assert_int_equal(access(out, F_OK), -1);
     }
 }
@@ -220,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_what_it_compared),
+        cmocka_unit_test(reads_a_large_tensor_once_where_that_is_wanted),
         cmocka_unit_test(notices_every_difference_and_writes_nothing),
         cmocka_unit_test(leaves_an_existing_file_alone),
         cmocka_unit_test(believes_the_writer_only_when_told_to),

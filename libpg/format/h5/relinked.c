@@ -15,6 +15,7 @@ void pg__relinked_fini(pg__relinked *r)
 {
     pg__mem_free(r->tail);
     pg__mem_free(r->kept);
+    pg__mem_free(r->sums);
     *r = (pg__relinked){0};
 }
 
@@ -50,6 +51,12 @@ pg_status pg__relinked_keep(pg__relinked *r, const pg__run *used, size_t n, pg_e
         r->kept[r->n_kept++] = (pg__run){used[i].start, end};
     }
     return PG_OK;
+}
+
+pg_status pg__relinked_keep_sums(pg__relinked *r, pg_err *err)
+{
+    r->sums = pg__mem_array((size_t)(r->end / PG_COPY_BYTES + 1), sizeof *r->sums);
+    return r->sums ? PG_OK : pg__nomem(err);
 }
 
 /* The first run that ends after off, or n_kept. */
@@ -128,6 +135,33 @@ done:
     return st;
 }
 
+/* The same, each piece with its checksum. */
+static pg_status write_and_sum(pg__sink *sink, const pg__relinked *r, unsigned char *buf,
+                               pg_progress *progress, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (uint64_t off = 0, n; off < r->end; off += n) {
+        pg__xxh64 sum;
+        n = r->end - off < PG_COPY_BYTES ? r->end - off : PG_COPY_BYTES;
+        pg__xxh64_start(&sum);
+        const share kept = kept_of(r, off, n);
+        if (kept == ALL) {
+            PG_TRY(pg__sink_copy_sum(sink, off, r->base, off, n, &sum, err));
+        } else if (kept == SOME) {
+            PG_TRY(pg__relinked_read(r, off, buf, (size_t)n, err));
+            PG_TRY(pg__sink_write(sink, off, buf, (size_t)n, err));
+            pg__xxh64_add(&sum, buf, (size_t)n);
+        } else {
+            memset(buf, 0, (size_t)n);
+            pg__xxh64_add(&sum, buf, (size_t)n);
+            pg__progress_add(progress, n);
+        }
+        r->sums[off / PG_COPY_BYTES] = pg__xxh64_end(&sum);
+    }
+done:
+    return st;
+}
+
 pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress *progress,
                              pg_err *err)
 {
@@ -135,9 +169,10 @@ pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress 
     unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
-    if (!pg__sink_clones(sink, r->base)) /* shared blocks need no space of their own */
+    if (r->sums || !pg__sink_clones(sink, r->base)) /* shared blocks need no space of their own */
         PG_TRY(pg__sink_reserve(sink, r->tail_at + r->n_tail, err));
-    PG_TRY(write_pieces(sink, r, buf, progress, err));
+    PG_TRY(r->sums ? write_and_sum(sink, r, buf, progress, err)
+                   : write_pieces(sink, r, buf, progress, err));
     PG_TRY(pg__sink_write(sink, r->tail_at, r->tail, r->n_tail, err));
     PG_TRY(pg__sink_write(sink, 0, r->head, r->n_head, err));
 done:

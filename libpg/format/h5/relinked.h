@@ -19,6 +19,8 @@ typedef struct pg__relinked {
     pg__run *kept; /* of a copy: the bytes that something still points to; the rest becomes zeros.
                       Owned */
     size_t n_kept;
+    uint64_t *sums; /* of a copy, once it is written, if pg__relinked_keep_sums() asked for them:
+                       XXH64 of every PG_COPY_BYTES of the old file as the copy has them. Owned */
 } pg__relinked;
 
 void pg__relinked_fini(pg__relinked *r);
@@ -28,6 +30,9 @@ pg_status pg__relinked_open(pg__io **out, const pg__relinked *r, pg_err *err);
 
 /* Makes r a copy: of the old file's bytes it will contain only the n runs. */
 pg_status pg__relinked_keep(pg__relinked *r, const pg__run *used, size_t n, pg_err *err);
+
+/* Before the copy is written: the old file is to be read once. */
+pg_status pg__relinked_keep_sums(pg__relinked *r, pg_err *err);
 
 /* n bytes of the old file as the copy will have them. */
 pg_status pg__relinked_read(const pg__relinked *r, uint64_t off, unsigned char *buf, size_t n,
