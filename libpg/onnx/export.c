@@ -1,16 +1,13 @@
 /* export.c - pg_onnx_file(): opens a model, lowers it for predictions, translates it, writes and
  * proves the file. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/onnx.h"
 #include "io/folder.h"
-#include "io/system.h"
 #include "onnx/predict.h"
 
 #define OLDEST      13 /* the first in which the axes of sums, slices and squeezes are operands */
@@ -28,7 +25,7 @@ typedef struct run {
     pg__onnx_beside beside;
     pg__onnx_test test;
     pg_onnx_report rep;
-    struct stat first[2]; /* of `in` and o->model, before either was opened */
+    pg__onnx_seen seen; /* before anything was opened */
 } run;
 
 void pg_onnx_report_fini(pg_onnx_report *r)
@@ -81,40 +78,6 @@ static pg_status check_options(run *r, pg_err *err)
 }
 
 /* ---- the model ---- */
-
-static const char *source(const run *r, size_t k)
-{
-    return k ? r->o->model : r->in;
-}
-
-/* What is not there is told by who opens it. */
-static pg_status look_at_sources(run *r, pg_err *err)
-{
-    for (size_t k = 0; k < 2; k++)
-        if (source(r, k) && stat(source(r, k), &r->first[k]) && !pg__is_absence(errno))
-            return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(source(r, k)));
-    return PG_OK;
-}
-
-/* A trainer opens the model again by its name: that must still be what the graph was made of. */
-static pg_status check_sources(const run *r, pg_err *err)
-{
-    struct stat now;
-    for (size_t k = 0; k < 2; k++) {
-        const struct stat *was = &r->first[k];
-        if (!source(r, k))
-            continue;
-        if (stat(source(r, k), &now))
-            return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(source(r, k)));
-        if (now.st_dev != was->st_dev || now.st_ino != was->st_ino || now.st_size != was->st_size ||
-            PG_MTIME(now).tv_sec != PG_MTIME(*was).tv_sec ||
-            PG_MTIME(now).tv_nsec != PG_MTIME(*was).tv_nsec)
-            return pg_fail(err, PG_E_IO,
-                           "%s: was replaced while it was read; run this again when it is whole",
-                           PG_SHOW(source(r, k)));
-    }
-    return PG_OK;
-}
 
 /* pg_convert_open() leaves out a description that it cannot follow: that of a class in Python. */
 static pg_status refuse_without(const run *r, pg_err *err)
@@ -545,7 +508,7 @@ static pg_status predict(run *r, pg_err *err)
     PG_TRY(predict_some(r, &rows, err));
     if (r->o->quantize)
         PG_TRY(see_change(r, &rows, err));
-    PG_TRY(check_sources(r, err));
+    PG_TRY(pg__onnx_check_sources(&r->seen, r->in, r->o, err));
     r->rep.n_rows = rows.n;
     if (r->o->check) {
         PG_TRY(pg__onnx_test_write(&r->test, &r->x, &rows, err));
@@ -606,7 +569,7 @@ pg_status pg_onnx_file(const char *in, const char *out, const pg_onnx_opts *opts
     PG_TRY(check_options(&r, err));
     if (r.o->check && out)
         PG_TRY(pg__onnx_test_check(&r.test, out, r.o->write.force, err));
-    PG_TRY(look_at_sources(&r, err));
+    PG_TRY(pg__onnx_see_sources(&r.seen, in, r.o, err));
     PG_TRY(open_model(&r, err));
     st = translate(&r, err);
     if (st != PG_OK) {

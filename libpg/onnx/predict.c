@@ -1,5 +1,6 @@
 /* predict.c - rows from a file or made up, in the types of the graph's inputs; the trainer predicts
  * what comes of them. See predict.h. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "base/try.h"
+#include "io/folder.h"
+#include "io/system.h"
 #include "onnx/predict.h"
 
 #define MOST_ROWS 16
@@ -207,6 +210,37 @@ done:
 }
 
 /* ---- predictions ---- */
+
+/* What is not there is told by who opens it. */
+pg_status pg__onnx_see_sources(pg__onnx_seen *s, const char *in, const pg_onnx_opts *o, pg_err *err)
+{
+    const char *paths[] = {in, o->model};
+    for (size_t k = 0; k < 2; k++)
+        if (paths[k] && stat(paths[k], &s->of[k]) && !pg__is_absence(errno))
+            return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(paths[k]));
+    return PG_OK;
+}
+
+pg_status pg__onnx_check_sources(const pg__onnx_seen *s, const char *in, const pg_onnx_opts *o,
+                                 pg_err *err)
+{
+    const char *paths[] = {in, o->model};
+    struct stat now;
+    for (size_t k = 0; k < 2; k++) {
+        const struct stat *was = &s->of[k];
+        if (!paths[k])
+            continue;
+        if (stat(paths[k], &now))
+            return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(paths[k]));
+        if (now.st_dev != was->st_dev || now.st_ino != was->st_ino || now.st_size != was->st_size ||
+            PG_MTIME(now).tv_sec != PG_MTIME(*was).tv_sec ||
+            PG_MTIME(now).tv_nsec != PG_MTIME(*was).tv_nsec)
+            return pg_fail(err, PG_E_IO,
+                           "%s: was replaced while it was read; run this again when it is whole",
+                           PG_SHOW(paths[k]));
+    }
+    return PG_OK;
+}
 
 pg_status pg__onnx_trainer(pg_trainer **out, const char *in, const pg_onnx_opts *o, pg_err *err)
 {

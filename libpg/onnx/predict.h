@@ -4,6 +4,8 @@
 #ifndef PG_ONNX_PREDICT_H
 #define PG_ONNX_PREDICT_H
 
+#include <sys/stat.h>
+
 #include "onnx/onnx.h"
 #include "pg/train.h"
 
@@ -21,6 +23,16 @@ typedef struct pg__onnx_rows {
 /* The first rows of a file, .npy or .npz; path NULL: made-up rows. */
 pg_status pg__onnx_rows_of(pg__onnx_rows *r, const pg__onnx *x, const char *path, pg_err *err);
 void pg__onnx_rows_fini(pg__onnx_rows *r);
+
+/* The file and o->model, which the trainer opens again by their names: PG_E_IO the second time if
+ * one of them is another by then, so that the trainer's model may not be that of the graph. */
+typedef struct pg__onnx_seen {
+    struct stat of[2];
+} pg__onnx_seen;
+pg_status pg__onnx_see_sources(pg__onnx_seen *s, const char *in, const pg_onnx_opts *o,
+                               pg_err *err);
+pg_status pg__onnx_check_sources(const pg__onnx_seen *s, const char *in, const pg_onnx_opts *o,
+                                 pg_err *err);
 
 /* A trainer that predicts with the weights of the source; `in` is the file. */
 pg_status pg__onnx_trainer(pg_trainer **out, const char *in, const pg_onnx_opts *o, pg_err *err);
