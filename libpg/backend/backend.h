@@ -86,6 +86,9 @@ typedef struct pg__backend {
     void (*close)(pg__dev *d);
     pg_status (*memory)(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
     const char *(*kind)(pg__dev *d); /* what the last bits of results depend on: "avx512" */
+    /* In the host's memory: are products faster where operands are rounded to bfloat16, as
+     * PG_ELEM_AS_BF16? NULL: no. */
+    int (*has_bf16)(pg__dev *d);
     /* 0: unknown. NULL: the same. */
     int (*gauge)(pg__dev *d, pg__gauge *out);
     /* The reason why the last call without a pg_err failed, or NULL; this member may be NULL. */

@@ -14,6 +14,7 @@
 #include "onnx/predict.h"
 
 #define MOST_ROWS 16
+#define FLOAT32   4 /* pg_train_opts.precision: what the graph computes in, whatever the policies */
 #define PIECE     4096
 
 void pg__onnx_rows_fini(pg__onnx_rows *r)
@@ -250,6 +251,7 @@ pg_status pg__onnx_trainer(pg_trainer **out, const char *in, const pg_onnx_opts 
                                 .weights = given ? in : NULL,
                                 .part = o->write.part,
                                 .for_prediction = 1,
+                                .precision = FLOAT32,
                                 .cancel = o->write.cancel};
     return pg_trainer_open(out, &opts, err);
 }

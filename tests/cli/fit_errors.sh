@@ -69,7 +69,9 @@ try pgfit mlp.json --data digits.npz --loss mse --full-model
 try pgfit mlp.json --data digits.npz --compile-from mlp.h5
 try pgfit mlp.json --data digits.npz --compile-from mlp.json
 try pgfit mlp.json --data digits.npz --loss mse --metrics mae -q --devices cpu:999 --evaluate
-# CPUs compute with float32.
+# CPUs compute with float32, but for those that have products of bfloat16.
+export PG_ISA=base
 try pgfit mlp.json --data digits.npz --loss mse --precision bfloat16
+unset PG_ISA
 try pgfit mlp.json --data digits.npz --loss mse --precision mixed_float16
 try pgfit mlp.json --data digits.npz --loss mse --precision half

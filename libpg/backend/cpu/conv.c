@@ -83,6 +83,7 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     pg__conv c = {.pass = pass,
                   .has_bias = pass == PG_CONV_Y && (pg__cpu_has(i, 2) || is_normed(i)),
                   .isa = i->isa,
+                  .numbers = is_normed(i) ? PG_NUMBERS_F32 : pg__cpu_numbers(i),
                   .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
                   .is_lane = i->opts->deterministic,

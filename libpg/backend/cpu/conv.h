@@ -27,6 +27,7 @@ typedef struct pg__conv {
     pg__range range; /* of y; ways that do not support ranges leave it, and that sum, to the
                         caller */
     pg__isa isa;
+    pg__numbers numbers;             /* of both operands */
     const pg__conv_kernels *kernels; /* of that instruction set */
     size_t rows, in, out, groups;    /* in, out: channels of x, of y */
     size_t x[3], y[3], k[3], stride[3], dilation[3], before[3], after[3];

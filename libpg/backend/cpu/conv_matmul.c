@@ -37,7 +37,7 @@ static pg__product product_of(const pg__conv *c)
     const int back = c->pass == PG_CONV_X;
     const size_t cells = pg__conv_cells(c->y);
     pg__product p = pg__product_of(kinds[c->pass], c->rows * cells, cells, back ? k : c->out,
-                                   back ? c->out : k, c->isa, c->is_constant);
+                                   back ? c->out : k, c->isa, c->is_constant, c->numbers);
     p.range = c->range;
     return p;
 }

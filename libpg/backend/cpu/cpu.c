@@ -44,3 +44,12 @@ int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
     const pg__val v = pg__tape_root(i->tape, pg__in(i->tape, i->inst, k));
     return i->tape->values[v].role == PG_PARAM;
 }
+
+pg__numbers pg__cpu_numbers(const pg__cpu_inst *i)
+{
+    for (size_t k = 0; k < 2; k++)
+        if (!pg__cpu_has(i, k) ||
+            i->tape->values[pg__in(i->tape, i->inst, k)].elem != PG_ELEM_AS_BF16)
+            return PG_NUMBERS_F32;
+    return PG_NUMBERS_BF16;
+}

@@ -36,6 +36,9 @@ typedef struct pg__cpu_kernel {
 int pg__cpu_has(const pg__cpu_inst *i, size_t k);
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 
+/* What the first two operands hold: numbers of bfloat16 only if both do. */
+pg__numbers pg__cpu_numbers(const pg__cpu_inst *i);
+
 /* The kernel for an operation, or NULL. */
 const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op);
 

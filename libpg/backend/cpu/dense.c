@@ -30,7 +30,7 @@ static pg_status new_state(void **state, const pg__cpu_inst *i, pg__product_kind
     if (!d)
         return pg__nomem(err);
     const size_t m = rows_of(s), batch = s->rank > 1 && s->d[0] > 0 ? (size_t)s->d[0] : 1;
-    *d = (dense){.product = pg__product_of(kind, m, m / batch, n, k, i->isa, 0),
+    *d = (dense){.product = pg__product_of(kind, m, m / batch, n, k, i->isa, 0, pg__cpu_numbers(i)),
                  .n_in = i->inst->n_in,
                  .lines = pg__isa_fns_of(i->isa)->lines};
     needs->shared_bytes = pg__product_packed_bytes(&d->product);

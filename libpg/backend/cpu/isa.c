@@ -1,5 +1,6 @@
 /* isa.c - the builds of the kernels that exist, and those that this processor can run. */
 #include "backend/cpu/isa.h"
+#include "backend/cpu/pointwise.h"
 
 #include <string.h>
 
@@ -32,6 +33,11 @@ int pg__isa_present(pg__isa isa)
     return isa == PG_ISA_BASE;
 }
 
+int pg__isa_has_bf16(pg__isa isa)
+{
+    return pg__pointwise_bf16_of(isa) && __builtin_cpu_is("amd");
+}
+
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 {
     return isa == PG_ISA_AVX512 ? &pg__isa_fns_avx512
@@ -44,6 +50,12 @@ const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 int pg__isa_present(pg__isa isa)
 {
     return isa == PG_ISA_BASE;
+}
+
+int pg__isa_has_bf16(pg__isa isa)
+{
+    (void)isa;
+    return 0;
 }
 
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)

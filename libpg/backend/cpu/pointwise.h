@@ -26,4 +26,8 @@ typedef struct pg__pointwise {
 
 const pg__pointwise *pg__pointwise_of(pg__isa isa);
 
+/* For operands that hold numbers of bfloat16; NULL: this processor, or this build, has no
+ * instructions for them. */
+const pg__pointwise *pg__pointwise_bf16_of(pg__isa isa);
+
 #endif

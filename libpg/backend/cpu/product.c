@@ -18,6 +18,31 @@ const pg__pointwise *pg__pointwise_of(pg__isa isa)
     return &pg__pointwise_f32;
 }
 
+#ifdef PG_HAVE_AVX512_BF16
+extern const pg__pointwise pg__pointwise_bf16;
+
+const pg__pointwise *pg__pointwise_bf16_of(pg__isa isa)
+{
+    return isa == PG_ISA_AVX512 && __builtin_cpu_supports("avx512bf16") ? &pg__pointwise_bf16
+                                                                        : NULL;
+}
+#else
+const pg__pointwise *pg__pointwise_bf16_of(pg__isa isa)
+{
+    (void)isa;
+    return NULL;
+}
+#endif
+
+/* Measured on Zen 4: converting an operand must be made up for by how often it is used, and packing
+ * a large w by rows. */
+static int pays_in_bf16(pg__product_kind kind, size_t cells, size_t n, size_t k)
+{
+    if (kind == PG_COLUMNS)
+        return k >= 48 && n >= 16;
+    return k >= 32 && n >= 16 && (cells >= 16 || k * n <= (1 << 20));
+}
+
 #ifdef PG_HAVE_ONEDNN
 #include "backend/cpu/gemm.h"
 
@@ -78,8 +103,11 @@ static void by_onednn(const pg__product *p, const float *a, const float *w, cons
 #endif
 
 pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
-                           pg__isa isa, int always)
+                           pg__isa isa, int always, pg__numbers numbers)
 {
+    if (numbers == PG_NUMBERS_BF16 && pg__isa_has_bf16(isa) && pays_in_bf16(kind, cells, n, k))
+        return (pg__product){
+            .kind = kind, .m = m, .n = n, .k = k, .own = pg__pointwise_bf16_of(isa)};
     const int own = always || pays(kind, m, cells, n, k), across = !own && is_across(kind, n, k);
     return (pg__product){.kind = kind,
                          .m = m,

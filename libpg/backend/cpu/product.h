@@ -23,7 +23,7 @@ typedef struct pg__product {
  * rows of c are rows of a, the choice does not depend on m: the batch may be cut into lanes
  * anywhere. */
 pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
-                           pg__isa isa, int always);
+                           pg__isa isa, int always, pg__numbers numbers);
 
 /* Bytes made of w beforehand; 0: none. */
 size_t pg__product_packed_bytes(const pg__product *p);

@@ -53,6 +53,19 @@ const char *pg__mixed_name(const pg__trainer_net *net)
     return words[net->precision];
 }
 
+/* Do products of bfloat16 pay, in memory of float32? */
+static int has_bf16(const pg__trainer_devs *devs)
+{
+    const pg__backend *b = devs->backend;
+    return b->host_memory && b->has_bf16 && b->has_bf16(devs->dev);
+}
+
+/* CPUs keep float32 in memory, and have no float16. */
+static pg__elem on_host(pg__elem e)
+{
+    return e == PG_ELEM_BF16 ? PG_ELEM_AS_BF16 : e == PG_ELEM_F16 ? PG_ELEM_REAL : e;
+}
+
 /* Keras writes "float32" for every layer without a policy of its own; next to layers that have
  * another policy it was chosen. */
 static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int has_policies)
@@ -63,11 +76,14 @@ static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int 
     return asked == BFLOAT16 ? PG_ELEM_BF16 : asked == FLOAT16 ? PG_ELEM_F16 : PG_ELEM_AS_BF16;
 }
 
-static int has_policies(const pg_trainer *t)
+/* Layers whose policy is one of 16 bits: of that type, or of any (PG_ELEM_REAL). */
+static int has_policies(const pg_trainer *t, pg__elem of)
 {
-    for (size_t i = 0; i < t->net.leaves.n; i++)
-        if (pg__policy_elem(pg__layer_policy(t->net.leaves.v[i].layer)) != PG_ELEM_REAL)
+    for (size_t i = 0; i < t->net.leaves.n; i++) {
+        const pg__elem own = pg__policy_elem(pg__layer_policy(t->net.leaves.v[i].layer));
+        if (own != PG_ELEM_REAL && (of == PG_ELEM_REAL || own == of))
             return 1;
+    }
     return 0;
 }
 
@@ -87,8 +103,11 @@ static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
     t->net.elems = pg__mem_array(t->net.leaves.n, sizeof *t->net.elems);
     if (!t->net.elems)
         return pg__nomem(err);
-    for (size_t i = 0; i < t->net.leaves.n; i++)
+    for (size_t i = 0; i < t->net.leaves.n; i++) {
         t->net.elems[i] = elem_of(&t->net, i, asked, policies);
+        if (t->devs.backend->host_memory)
+            t->net.elems[i] = on_host(t->net.elems[i]);
+    }
     if (uses(&t->net, PG_ELEM_F16)) {
         t->compiled.scale.is_used = 1;
         if (t->compiled.scale.now <= 0)
@@ -99,19 +118,22 @@ static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
 
 pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const int policies = has_policies(t), asked = o->precision;
+    const int policies = has_policies(t, PG_ELEM_REAL), asked = o->precision;
+    const int host = t->devs.backend->host_memory, fast = has_bf16(&t->devs);
     pg_status st = PG_OK;
     if (asked < BY_MODEL || asked > EMULATED)
         PG_FAIL(PG_E_ARG, "precision: there is no kind %d", asked);
     t->net.precision = asked;
-    if (t->devs.backend->host_memory ? asked == BFLOAT16 || asked == FLOAT16 : asked == EMULATED)
+    if (host ? asked == FLOAT16 || (asked == BFLOAT16 && !fast) : asked == EMULATED)
         return refuse(&t->devs, asked, err);
     if (asked == TF32 || asked == FLOAT32 || (asked == BY_MODEL && !policies))
         return PG_OK;
-    if (!t->devs.backend->host_memory || asked == EMULATED)
-        return choose(t, asked, policies, err);
-    PG_TRY(pg__strs_printf(&t->report.notes, err,
-                           "layers of 16 bits (mixed precision) compute with float32 on the CPU"));
+    if (!host || fast || asked == EMULATED)
+        PG_TRY(choose(t, asked, policies, err));
+    if (host && asked == BY_MODEL && (!fast || has_policies(t, PG_ELEM_F16)))
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "layers of %s (mixed precision) compute with float32 on the CPU",
+                               fast ? "float16" : "16 bits"));
 done:
     return st;
 }

@@ -20,6 +20,8 @@ static const shape shapes[] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
+static int in_bf16; /* only numbers of bfloat16 */
+
 /* Mean not 0, so that what is missing in a sum is seen. */
 static float *numbers(size_t n)
 {
@@ -29,6 +31,8 @@ static float *numbers(size_t n)
         seed = seed * 1664525u + 1013904223u;
         p[i] = (float)(seed >> 8) / 16777216.0f - 0.4f;
     }
+    if (in_bf16)
+        pg__isa_fns_of(PG_ISA_BASE)->to_bf16(p, n);
     return p;
 }
 
@@ -115,7 +119,7 @@ static void products_agree_with_double(void **state)
             for (int kind = 0; kind < 3; kind++) {
                 const shape *of = &shapes[s];
                 const pg__product p = pg__product_of((pg__product_kind)kind, of->m, of->m, of->n,
-                                                     of->k, (pg__isa)isa, 1);
+                                                     of->k, (pg__isa)isa, 1, PG_NUMBERS_F32);
                 assert_non_null(p.own);
                 check(&p, s % 2 == 0);
             }
@@ -146,7 +150,7 @@ static void something_is_added_within_the_product(void **state)
     for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
             check_plus(pg__product_of(PG_ROWS, shapes[s].m, shapes[s].m, shapes[s].n, shapes[s].k,
-                                      (pg__isa)isa, 1));
+                                      (pg__isa)isa, 1, PG_NUMBERS_F32));
 }
 
 /* Rows [0, p->m) at once, and a few at a time. */
@@ -173,8 +177,8 @@ static void rows_know_nothing_of_each_other(void **state)
     for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < 8 && pg__isa_present((pg__isa)isa); s++) {
             const pg__product_kind kind = s < 4 ? PG_ROWS : PG_ROWS_TURNED;
-            check_rows(
-                pg__product_of(kind, of[s % 4].m, 1, of[s % 4].n, of[s % 4].k, (pg__isa)isa, 1));
+            check_rows(pg__product_of(kind, of[s % 4].m, 1, of[s % 4].n, of[s % 4].k, (pg__isa)isa,
+                                      1, PG_NUMBERS_F32));
         }
 }
 
@@ -185,8 +189,8 @@ static void large_kernels_are_read_as_they_lie(void **state)
     (void)state;
     for (int isa = 0; isa < PG_N_ISAS; isa++)
         for (size_t s = 0; s < 2 && pg__isa_present((pg__isa)isa); s++) {
-            const pg__product p =
-                pg__product_of(PG_ROWS_TURNED, of[s].m, 1, of[s].n, of[s].k, (pg__isa)isa, 0);
+            const pg__product p = pg__product_of(PG_ROWS_TURNED, of[s].m, 1, of[s].n, of[s].k,
+                                                 (pg__isa)isa, 0, PG_NUMBERS_F32);
 #ifdef PG_HAVE_ONEDNN
             assert_true(p.across);
             assert_int_equal(pg__product_packed_bytes(&p), 0);
@@ -201,8 +205,9 @@ static void layers_of_models_take_our_own(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 3; kind++)
-        assert_non_null(
-            pg__product_of((pg__product_kind)kind, 4608, 576, 24, 144, PG_ISA_BASE, 0).own);
+        assert_non_null(pg__product_of((pg__product_kind)kind, 4608, 576, 24, 144, PG_ISA_BASE, 0,
+                                       PG_NUMBERS_F32)
+                            .own);
 }
 
 /* What is taken for two rows is taken for many. */
@@ -212,9 +217,57 @@ static void the_choice_does_not_depend_on_rows(void **state)
     for (size_t n = 1; n <= 4096; n *= 2)
         for (size_t k = 1; k <= 4096; k *= 2)
             for (int kind = 0; kind < 2; kind++)
-                assert_ptr_equal(
-                    pg__product_of((pg__product_kind)kind, 98, 49, n, k, PG_ISA_BASE, 0).own,
-                    pg__product_of((pg__product_kind)kind, 19600, 49, n, k, PG_ISA_BASE, 0).own);
+                assert_ptr_equal(pg__product_of((pg__product_kind)kind, 98, 49, n, k, PG_ISA_BASE,
+                                                0, PG_NUMBERS_F32)
+                                     .own,
+                                 pg__product_of((pg__product_kind)kind, 19600, 49, n, k,
+                                                PG_ISA_BASE, 0, PG_NUMBERS_F32)
+                                     .own);
+}
+
+/* By kernels that take nothing else: the same sums, rows that know nothing of each other, what is
+ * added. */
+static void products_of_bfloat16_agree_with_double(void **state)
+{
+    (void)state;
+    const pg__pointwise *own =
+        pg__isa_present(PG_ISA_AVX512) ? pg__pointwise_bf16_of(PG_ISA_AVX512) : NULL;
+    if (!own)
+        skip();
+    in_bf16 = 1;
+    for (size_t s = 0; s < N_SHAPES; s++)
+        for (int kind = 0; kind < 3; kind++) {
+            const pg__product p = {.kind = (pg__product_kind)kind,
+                                   .m = shapes[s].m,
+                                   .n = shapes[s].n,
+                                   .k = shapes[s].k,
+                                   .own = own};
+            check(&p, s % 2 == 0);
+            if (kind != PG_COLUMNS)
+                check_rows(p);
+            if (kind == PG_ROWS)
+                check_plus(p);
+        }
+    in_bf16 = 0;
+}
+
+/* A processor that has them takes them, if both operands hold such numbers and that pays. */
+static void products_of_bfloat16_are_taken_where_they_pay(void **state)
+{
+    (void)state;
+    if (!pg__isa_present(PG_ISA_AVX512) || !pg__isa_has_bf16(PG_ISA_AVX512))
+        skip();
+    const pg__pointwise *own = pg__pointwise_bf16_of(PG_ISA_AVX512);
+    for (int kind = 0; kind < 3; kind++) {
+        const pg__product_kind k = (pg__product_kind)kind;
+        assert_ptr_equal(pg__product_of(k, 512, 1, 256, 256, PG_ISA_AVX512, 0, PG_NUMBERS_BF16).own,
+                         own);
+        assert_ptr_not_equal(
+            pg__product_of(k, 512, 1, 256, 256, PG_ISA_AVX512, 1, PG_NUMBERS_F32).own, own);
+        assert_ptr_not_equal(pg__product_of(k, 512, 1, 8, 8, PG_ISA_AVX512, 1, PG_NUMBERS_BF16).own,
+                             own);
+    }
+    assert_false(pg__isa_has_bf16(PG_ISA_BASE) || pg__isa_has_bf16(PG_ISA_AVX2));
 }
 
 int main(void)
@@ -226,6 +279,8 @@ int main(void)
         cmocka_unit_test(large_kernels_are_read_as_they_lie),
         cmocka_unit_test(layers_of_models_take_our_own),
         cmocka_unit_test(the_choice_does_not_depend_on_rows),
+        cmocka_unit_test(products_of_bfloat16_agree_with_double),
+        cmocka_unit_test(products_of_bfloat16_are_taken_where_they_pay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

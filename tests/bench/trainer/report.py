@@ -9,7 +9,7 @@ TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG
           'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224',
           'mobilenetv2': 'MobileNetV2 96×96', 'densenet121': 'DenseNet121 96×96', 'efficientnetb0': 'EfficientNetB0 96×96',
           'xception': 'Xception 96×96'}
-OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
+OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-bf16', 'pgfit-dnnl3')
 NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms', 'epochs', 'epochs-checkpoint', 'profile')
 MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'
 

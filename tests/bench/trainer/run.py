@@ -49,6 +49,7 @@ OWN = {  # rows of our own: arguments beside those of every run
     'pgfit-2dev': ['--devices', 'cpu:0,cpu:1'],
     'pgfit-det': ['--deterministic'],
     'pgfit-direct': ['--conv', 'direct'],
+    'pgfit-bf16': ['--precision', 'bfloat16'],  # where the processor has it
 }
 LOGS = {  # what is written when an epoch ends: options, with a folder for them
     'no-logs': [],
@@ -186,6 +187,10 @@ class Bench:
                 '%s:learning_rate=%g' % (optimizer(model), LEARNING_RATE), '--batch-size', str(SPEC[model]['batch']),
                 '--no-shuffle', *extra]
 
+    def computes_in_bf16(self, model):
+        r = subprocess.run([*self.own_command(model, self.a.tools, OWN['pgfit-bf16']), '--dry-run'], capture_output=True)
+        return r.returncode == 0
+
     def own(self, name, model, n_round, extra, tools=None, session=alone):
         tools = tools or self.a.tools
         load, spec = os.getloadavg()[0], SPEC.get(model, {'batch': None, 'warm': 10})
@@ -261,6 +266,8 @@ class Bench:
         for name, extra in OWN.items():
             options = [x for x in extra if x.startswith('--')]
             if any(x not in self.help for x in options) or '--conv' in options and model not in CONVOLUTIONS:
+                continue
+            if name == 'pgfit-bf16' and not self.computes_in_bf16(model):
                 continue
             out.append((name, lambda name=name, extra=extra: self.own(name, model, n_round, extra)))
         if self.a.tools3:

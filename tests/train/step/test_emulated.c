@@ -3,6 +3,7 @@
  * who computes in bfloat16 itself does not emulate it. */
 #include "train/golden_near.h"
 
+#include "backend/cpu/isa.h"
 #include "train/exec/program.h"
 #include "train/step/cut.h"
 #include "train/step/trainer.h"
@@ -24,13 +25,13 @@ static void runs_of_keras_come_near(void **state)
 }
 
 /* All weights after the run's epochs. */
-static double *train(const char *name, const char *devices, size_t *n)
+static double *train_in(const char *name, const char *devices, int precision, size_t *n)
 {
     golden g;
     pg_err err = {0};
     double *v = NULL;
     *n = 0;
-    precision_how = EMULATED;
+    precision_how = precision;
     deterministic_how = 1;
     open_golden(&g, name, devices, NULL);
     precision_how = deterministic_how = 0;
@@ -48,6 +49,11 @@ static double *train(const char *name, const char *devices, size_t *n)
     }
     close_golden(&g);
     return v;
+}
+
+static double *train(const char *name, const char *devices, size_t *n)
+{
+    return train_in(name, devices, EMULATED, n);
 }
 
 static void devices_give_the_same_bits(void **state)
@@ -100,7 +106,7 @@ static void nothing_is_fused_where_it_would_round_less(void **state)
     }
 }
 
-static void the_cpu_has_no_bfloat16_itself(void **state)
+static void a_cpu_without_fast_products_has_no_bfloat16(void **state)
 {
     char model[600];
     pg_err err = {0};
@@ -108,7 +114,9 @@ static void the_cpu_has_no_bfloat16_itself(void **state)
     (void)state;
     snprintf(model, sizeof model, "%s/golden/mlp_digits/model.json", pg_testdata);
     pg_train_opts opts = {.model = model, .loss = "mse", .precision = BFLOAT16};
+    assert_int_equal(setenv("PG_ISA", "base", 1), 0);
     assert_int_equal(pg_trainer_open(&t, &opts, &err), PG_E_UNSUPPORTED);
+    assert_int_equal(unsetenv("PG_ISA"), 0);
     assert_string_equal(err.msg, "bfloat16: cpu computes with float32");
     opts.precision = EMULATED + 1;
     assert_int_equal(pg_trainer_open(&t, &opts, &err), PG_E_ARG);
@@ -116,7 +124,25 @@ static void the_cpu_has_no_bfloat16_itself(void **state)
     assert_null(t);
 }
 
+/* Where it has them, it is what is emulated, but faster. */
+static void a_cpu_with_fast_products_gives_what_is_emulated(void **state)
+{
+    (void)state;
+    if (!pg__isa_present(PG_ISA_AVX512) || !pg__isa_has_bf16(PG_ISA_AVX512))
+        skip();
+    static const char *const runs[] = {"cnn_bn", "bert_mini"};
+    for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+        size_t n, m;
+        double *own = train_in(runs[k], "cpu:0", BFLOAT16, &n), *as = train(runs[k], "cpu:0", &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(own, as, n * sizeof *own);
+        free(own);
+        free(as);
+    }
+}
+
 PG_TEST_MAIN(cmocka_unit_test(runs_of_keras_come_near),
              cmocka_unit_test(devices_give_the_same_bits), cmocka_unit_test(weights_stay_float32),
              cmocka_unit_test(nothing_is_fused_where_it_would_round_less),
-             cmocka_unit_test(the_cpu_has_no_bfloat16_itself))
+             cmocka_unit_test(a_cpu_without_fast_products_has_no_bfloat16),
+             cmocka_unit_test(a_cpu_with_fast_products_gives_what_is_emulated))
