@@ -49,6 +49,10 @@ pg_status fit_check_plan(pg_err *err)
         return pg_fail(err, PG_E_ARG,
                        "--plan does not train: there is nothing to write, "
                        "evaluate or resume");
+    else if (fit_args.train.compress)
+        return pg_fail(err, PG_E_ARG,
+                       "--plan knows only gradients that are sent as they are: leave "
+                       "--compress out");
     return st;
 }
 

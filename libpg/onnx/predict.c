@@ -215,7 +215,7 @@ done:
 /* What is not there is told by who opens it. */
 pg_status pg__onnx_see_sources(pg__onnx_seen *s, const char *in, const pg_onnx_opts *o, pg_err *err)
 {
-    const char *paths[] = {in, o->model};
+    const char *paths[] = {in, o->model_text ? NULL : o->model}; /* a text has no file */
     for (size_t k = 0; k < 2; k++)
         if (paths[k] && stat(paths[k], &s->of[k]) && !pg__is_absence(errno))
             return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(paths[k]));
@@ -225,7 +225,7 @@ pg_status pg__onnx_see_sources(pg__onnx_seen *s, const char *in, const pg_onnx_o
 pg_status pg__onnx_check_sources(const pg__onnx_seen *s, const char *in, const pg_onnx_opts *o,
                                  pg_err *err)
 {
-    const char *paths[] = {in, o->model};
+    const char *paths[] = {in, o->model_text ? NULL : o->model};
     struct stat now;
     for (size_t k = 0; k < 2; k++) {
         const struct stat *was = &s->of[k];

@@ -14,6 +14,7 @@ for plan in gpu=8 gpus=0 gpus=8 hosts=2,cpus=1 hosts=2,link=10Gb latency=5 speed
 done
 try fit --plan cpus=2
 try fit mlp.json --plan cpus=2 -o mlp.h5
+try fit mlp.json --plan cpus=2 --compress bfloat16
 try fit mlp.json --plan cpus=2 --accumulate 2
 try pgfit mlp.json --loss mse --plan cpus=2
 try fit mlp.json --plan cpus=2 --place 'probs=cpu:1'
