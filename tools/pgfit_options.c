@@ -128,9 +128,8 @@ static const cli_opt options[] = {
     {0, "precision", "HOW", NULL, &precision, NULL,
      "model|float32|tf32|bfloat16|float16|mixed_bfloat16|mixed_float16|bfloat16=emulate",
      "number format of layers: float32, bfloat16 (GPUs; CPUs with fast products of it), tf32 or "
-     "float16 (GPUs) (default model: each layer's dtype policy); bfloat16=emulate gives the "
-     "numbers "
-     "of bfloat16 on any CPU, for tests, and may save nothing"},
+     "float16 (GPUs) (default model: each layer's dtype policy); bfloat16=emulate rounds on any "
+     "CPU as bfloat16 would, for tests, and need not be faster"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "convolution algorithm (default auto: the faster one)"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,

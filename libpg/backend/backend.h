@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-#define PG_BACKEND_ABI 10u
+#define PG_BACKEND_ABI 11u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */

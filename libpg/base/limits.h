@@ -62,15 +62,13 @@
 /* clang-format on */
 
 #ifdef __EMSCRIPTEN__
-#define PG_COPY_BYTES ((size_t)1 << 20) /* each call leaves the module and waits for the browser \
-                                         */
+#define PG_COPY_BYTES ((size_t)1 << 20) /* each call waits for the browser */
 #define PG_READS_DEAR 1 /* a file is read once, see pg__save_opts: twice took half of the time */
 #else
 #define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones are slower */
 #define PG_READS_DEAR 0
 #endif
-#define PG_SUM_LEAST ((uint64_t)64 << 10) /* smaller tensors are copied together, and read twice \
-                                           */
+#define PG_SUM_LEAST ((uint64_t)64 << 10) /* smaller tensors are read twice all the same */
 
 /* Rows that are put together of pieces: from 256 files, each gives 32 KiB at a time. */
 #define PG_TILES_WINDOW ((size_t)8 << 20)

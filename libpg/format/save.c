@@ -22,6 +22,7 @@ typedef struct proof {
     const pg__sink_opts *opts; /* cancel and progress */
     const pg__relinker *links; /* tensors are the source's own, in their old place; or NULL */
     int read_linked;           /* also decode those that are stored in chunks */
+    int read_once;             /* see pg__save_opts */
     pg__read_ahead *source;
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
@@ -153,7 +154,7 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
 /* 1: the source need not be read again. */
 static int knows_sum(const proof *p, const pair *x, uint64_t *sum)
 {
-    return !p->links && !x->swapped && pg__store_sum(p->plan->src, x->src, sum);
+    return p->read_once && !p->links && !x->swapped && pg__store_sum(p->plan->src, x->src, sum);
 }
 
 static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
@@ -306,16 +307,24 @@ done:
     return st;
 }
 
+static int is_read_once(const pg__save_opts *o)
+{
+    return o->read_once || PG_READS_DEAR;
+}
+
 /* re: the output is relinked; all zero: it was written afresh. */
 static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, const pg__plan *plan,
-                       const pg__relinked *re, const pg__sink_opts *sink_opts, size_t *n_verified,
+                       const pg__relinked *re, const pg__save_opts *o, size_t *n_verified,
                        pg_err *err)
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL, *beside = NULL;
-    proof p = {
-        .plan = plan, .opts = sink_opts, .links = re->base ? f->relinker : NULL, .read_linked = 1};
+    proof p = {.plan = plan,
+               .opts = &o->sink,
+               .links = re->base ? f->relinker : NULL,
+               .read_linked = 1,
+               .read_once = is_read_once(o)};
     PG_TRY(pg__sink_reopen(sink, &io, err));
     if (plan->beside)
         PG_TRY(pg__sink_reopen(plan->beside, &beside, err));
@@ -428,11 +437,6 @@ static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *s
     return st;
 }
 
-static int is_read_once(const pg__save_opts *o)
-{
-    return o->read_once || PG_READS_DEAR;
-}
-
 /* Writes the output in the more suitable way; re->base: relinked. */
 static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
@@ -523,7 +527,7 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
     PG_TRY(pg__sink_open(&sink, path, &o->sink, err));
     PG_TRY(write_output(&re, f, sink, plan, o, err));
     if (!o->skip_verify)
-        PG_TRY(prove(f, sink, path, plan, &re, &o->sink, &rep.n_verified, err));
+        PG_TRY(prove(f, sink, path, plan, &re, o, &rep.n_verified, err));
     if (o->prove)
         PG_TRY(prove_more(sink, o, err));
     PG_TRY(pg_store_check_same(plan->src, err));

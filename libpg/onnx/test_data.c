@@ -340,6 +340,11 @@ void pg__onnx_test_close(pg__onnx_test *t, int has_model)
         remove_below(t->path.s, "");
     if (t->older.s && !has_model && !is_back)
         stays = rename(t->older.s, t->path.s) != 0 && errno != ENOENT;
+    if (stays && t->is_exchanged) { /* where the next run looks for it */
+        char older[PATH_MAX];
+        if (snprintf(older, sizeof older, "%s/older", t->temporary.s) < (int)sizeof older)
+            (void)rename(t->older.s, older);
+    }
     if (t->temporary.s && !stays)
         remove_temporary(t->temporary.s);
     if (t->lock)

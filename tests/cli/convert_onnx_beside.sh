@@ -29,6 +29,7 @@ run pgconvert --force --check x0.npy model.h5 other.onnx
 run pgconvert --check model.h5 model.h5 n.onnx
 run pgconvert --batch 9 --check x0.npy model.h5 n.onnx
 run pgconvert --check none.npy model.h5 n.onnx
+run pgconvert --check x0.npy --model - model.h5 n.onnx <model.json
 # int8
 run pgconvert --quantize int8 model.h5 q.onnx
 # Processors differ in the last digits.

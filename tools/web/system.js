@@ -208,7 +208,7 @@ export const CHUNK = 1 << 18;
 
 // A file in chunks of a store, which need not follow each other there: -1 is a hole. A store has read(at, bytes), write(at, bytes),
 // a number of bytes that are free, and n_bytes, where the next chunk goes.
-class Output extends Node {
+export class Output extends Node {
     constructor(store) {
         super(S_IFREG | 0o666);
         this.store = store;

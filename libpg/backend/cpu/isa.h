@@ -33,9 +33,9 @@ typedef struct pg__isa_fns {
 const char *pg__isa_name(pg__isa isa); /* "base", "avx2", "avx512" */
 int pg__isa_present(pg__isa isa);      /* is it built, and does this processor support it? */
 
-/* Are products of bfloat16 faster than those of float32? Twice as fast where VDPBF16PS starts as
- * often as an FMA: on AMD's Zen 4 (measured) and 5. Intel's start one for four FMAs; its AMX, which
- * would be faster, is not used. */
+/* Are products of bfloat16 faster than those of float32? They are where VDPBF16PS starts as often as
+ * an FMA: on AMD's processors, as measured on Zen 4. Intel's start one for four FMAs; its AMX is not
+ * used. */
 int pg__isa_has_bf16(pg__isa isa);
 
 /* By name; NULL or empty: the best that is present. PG_E_ARG: no such name; PG_E_UNSUPPORTED: not

@@ -1,7 +1,7 @@
 /* pointwise_bf16.c - the products of pointwise.h for operands whose numbers are those of bfloat16,
  * with sums in float32, by AVX512-BF16 (VDPBF16PS): a lane of 32 bits holds two numbers that follow
  * each other in the sum, a pair, and an instruction multiplies and adds 16 pairs. Denormal operands
- * count as 0. Compiled for that instruction set alone; see pg__pointwise_bf16_of().
+ * and sums count as 0. Compiled for that instruction set alone; see pg__pointwise_bf16_of().
  *
  * Both operands are converted: w at every update, the other one in blocks that then stay in the
  * nearest caches. The inner block is 14 rows by up to two vectors, all in registers. */

@@ -104,11 +104,11 @@ typedef struct pg_train_opts {
                       effect on CPUs */
     int precision; /* number type of layers. 0: as their dtype policies say ("mixed_bfloat16"),
                       float32 without one; 1: TF32: float32, but products use only the first 10 bits
-                      after the point; 2: bfloat16, 3: float16, except in layers whose policy,
-                      beside other policies, is float32; 4: float32. Variables, sums, statistics and
-                      losses are always float32, and with float16 the loss is scaled as by Keras'
-                      LossScaleOptimizer. CPUs have bfloat16 where that is faster (AMD's since Zen
-                      4), and no float16: PG_E_UNSUPPORTED. 5: the numbers of 2 on any CPU */
+                      after the point; 2: bfloat16, 3: float16, but where a layer's policy, beside
+                      others, is float32; 4: float32. Variables, sums, statistics and losses are
+                      always float32; float16 scales the loss as Keras' LossScaleOptimizer. CPUs
+                      refuse 3, and 2 but for AMD's since Zen 4 (PG_E_UNSUPPORTED), and note what of
+                      0 they leave. 5: rounds as 2 on any CPU */
     const char *place; /* model parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE" says where calls run
                           (the last match counts, patterns are allowed, calls count from 0); all
                           others run on the only one of `devices`. Weights are stored once: a GPU

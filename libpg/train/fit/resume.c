@@ -62,7 +62,7 @@ static void keep_kind(pg__resume *r, pg__archive *a)
 {
     const pg_trainer *t = r->fit->t;
     pg__mem_free(r->kind);
-    r->kind = pg__mem_strdup(t->devs.backend->kind(t->devs.dev));
+    r->kind = pg__mem_strdup(pg__mixed_kind(t));
     if (!r->kind)
         a->st = PG_E_NOMEM;
     pg__archive_text(a, &r->kind);
@@ -350,7 +350,7 @@ static int is_damage(pg_status st)
 static pg_status note_kind(const pg__resume *r, pg_err *err)
 {
     const pg_trainer *t = r->fit->t;
-    const char *now = t->devs.backend->kind(t->devs.dev);
+    const char *now = pg__mixed_kind(t);
     if (t->pool.cut.n_lanes == 0 || !r->kind || strcmp(now, r->kind) == 0)
         return PG_OK;
     return pg__fit_event(r->fit, PG_EVENT_NOTE, NULL, err,

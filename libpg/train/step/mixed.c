@@ -116,26 +116,50 @@ static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
     return PG_OK;
 }
 
+/* Notes where policies of 16 bits are followed on a CPU, and where they are not. */
+static pg_status note_policies(pg_trainer *t, int in_bf16, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (in_bf16)
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "layers of bfloat16 (mixed precision) multiply in it on this CPU"));
+    if (!in_bf16 || has_policies(t, PG_ELEM_F16))
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "layers of %s (mixed precision) compute with float32 on the CPU",
+                               in_bf16 ? "float16" : "16 bits"));
+done:
+    return st;
+}
+
+/* Predictions of a CPU follow a policy only if asked to: they are to be the same on all, and
+ * rounding the weights for a few rows costs more than it gains. */
 pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int policies = has_policies(t, PG_ELEM_REAL), asked = o->precision;
-    const int host = t->devs.backend->host_memory, fast = has_bf16(&t->devs);
+    const int host = t->devs.backend->host_memory;
+    const int follows = asked == BY_MODEL && !o->for_prediction && has_policies(t, PG_ELEM_BF16);
+    const int in_bf16 = (asked == BFLOAT16 || follows) && has_bf16(&t->devs);
     pg_status st = PG_OK;
     if (asked < BY_MODEL || asked > EMULATED)
         PG_FAIL(PG_E_ARG, "precision: there is no kind %d", asked);
     t->net.precision = asked;
-    if (host ? asked == FLOAT16 || (asked == BFLOAT16 && !fast) : asked == EMULATED)
+    if (host ? asked == FLOAT16 || (asked == BFLOAT16 && !in_bf16) : asked == EMULATED)
         return refuse(&t->devs, asked, err);
     if (asked == TF32 || asked == FLOAT32 || (asked == BY_MODEL && !policies))
         return PG_OK;
-    if (!host || fast || asked == EMULATED)
+    if (!host || in_bf16 || asked == EMULATED)
         PG_TRY(choose(t, asked, policies, err));
-    if (host && asked == BY_MODEL && (!fast || has_policies(t, PG_ELEM_F16)))
-        PG_TRY(pg__strs_printf(&t->report.notes, err,
-                               "layers of %s (mixed precision) compute with float32 on the CPU",
-                               fast ? "float16" : "16 bits"));
+    if (host && asked == BY_MODEL)
+        PG_TRY(note_policies(t, in_bf16, err));
 done:
     return st;
+}
+
+const char *pg__mixed_kind(const pg_trainer *t)
+{
+    return uses(&t->net, PG_ELEM_AS_BF16) && has_bf16(&t->devs)
+               ? "avx512_bf16"
+               : t->devs.backend->kind(t->devs.dev);
 }
 
 /* ---- the scale of the loss ---- */

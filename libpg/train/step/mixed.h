@@ -17,6 +17,10 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* What the options asked for: "model", "tf32", "bfloat16", ... */
 const char *pg__mixed_name(const pg__trainer_net *net);
 
+/* The backend's kind() of a device, and whether products of bfloat16 are its own: what the last
+ * bits of results depend on. */
+const char *pg__mixed_kind(const pg_trainer *t);
+
 /* The factor on the loss of a training step; 1 without scaling. */
 double pg__loss_scale_now(const pg__trainer_compiled *compiled);
 

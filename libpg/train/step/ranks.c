@@ -13,6 +13,7 @@
 #include "pg/pg.h"
 #include "train/rules/rules.h"
 #include "train/step/devices.h"
+#include "train/step/mixed.h"
 #include "train/step/model_parallel.h"
 #include "train/step/optimizer_shard.h"
 #include "train/step/powersgd.h"
@@ -315,7 +316,7 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         s.options = hash_text(s.options, texts[i]);
     if (o->deterministic)
-        s.isa = hash_text(0, t->devs.backend->kind(t->devs.dev));
+        s.isa = hash_text(0, pg__mixed_kind(t));
     return s;
 }
 

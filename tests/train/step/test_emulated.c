@@ -6,6 +6,7 @@
 #include "backend/cpu/isa.h"
 #include "train/exec/program.h"
 #include "train/step/cut.h"
+#include "train/step/mixed.h"
 #include "train/step/trainer.h"
 
 enum { BFLOAT16 = 2, EMULATED = 5 }; /* pg_train_opts.precision */
@@ -141,8 +142,54 @@ static void a_cpu_with_fast_products_gives_what_is_emulated(void **state)
     }
 }
 
+static const char one_layer[] =
+    "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": ["
+    "{\"class_name\": \"InputLayer\", \"config\": {\"batch_input_shape\": [null, 4], "
+    "\"dtype\": \"float32\", \"name\": \"in\"}}, "
+    "{\"class_name\": \"Dense\", \"config\": {\"name\": \"a\", \"units\": 8, \"dtype\": "
+    "{\"class_name\": \"Policy\", \"config\": {\"name\": \"%s\"}}}}"
+    "]}, \"keras_version\": \"2.15.0\", \"backend\": \"tensorflow\"}";
+
+/* What a policy makes of the layer: computes in 16 bits or not, and the only note. */
+static void check_policy(const char *policy, const char *isa, int predicts, int in_16_bits,
+                         const char *note)
+{
+    char text[sizeof one_layer + 20];
+    pg_trainer *t = NULL;
+    pg_err err = {0};
+    snprintf(text, sizeof text, one_layer, policy);
+    const pg_train_opts opts = {
+        .model = "it", .model_text = text, .loss = "mse", .for_prediction = predicts};
+    assert_int_equal(isa ? setenv("PG_ISA", isa, 1) : unsetenv("PG_ISA"), 0);
+    if (pg_trainer_open(&t, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(unsetenv("PG_ISA"), 0);
+    assert_int_equal(t->net.elems != NULL, in_16_bits);
+    assert_true(!in_16_bits || t->net.elems[0] == PG_ELEM_AS_BF16);
+    assert_string_equal(pg__mixed_kind(t),
+                        in_16_bits ? "avx512_bf16" : t->devs.backend->kind(t->devs.dev));
+    assert_int_equal(pg_trainer_n_notes(t), 1);
+    assert_string_equal(pg_trainer_note(t, 0), note);
+    pg_trainer_close(t);
+}
+
+static void policies_are_followed_in_training_where_that_is_faster(void **state)
+{
+    static const char in_float32[] =
+        "layers of 16 bits (mixed precision) compute with float32 on the CPU";
+    (void)state;
+    check_policy("mixed_bfloat16", "base", 0, 0, in_float32);
+    check_policy("mixed_bfloat16", NULL, 1, 0, in_float32);
+    check_policy("mixed_float16", NULL, 0, 0, in_float32);
+    if (!pg__isa_present(PG_ISA_AVX512) || !pg__isa_has_bf16(PG_ISA_AVX512))
+        skip();
+    check_policy("mixed_bfloat16", NULL, 0, 1,
+                 "layers of bfloat16 (mixed precision) multiply in it on this CPU");
+}
+
 PG_TEST_MAIN(cmocka_unit_test(runs_of_keras_come_near),
              cmocka_unit_test(devices_give_the_same_bits), cmocka_unit_test(weights_stay_float32),
              cmocka_unit_test(nothing_is_fused_where_it_would_round_less),
              cmocka_unit_test(a_cpu_without_fast_products_has_no_bfloat16),
-             cmocka_unit_test(a_cpu_with_fast_products_gives_what_is_emulated))
+             cmocka_unit_test(a_cpu_with_fast_products_gives_what_is_emulated),
+             cmocka_unit_test(policies_are_followed_in_training_where_that_is_faster))
