@@ -15,6 +15,7 @@ import hashlib
 import http.server
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -169,7 +170,7 @@ def golden_commands(testdata):
     yield ['pgcheck', single.name], one
     yield ['pgcheck', wrapper.name], {wrapper.name: wrapper}
     yield ['pgdiff', wrapper.name, single.name], {**one, wrapper.name: wrapper}
-    yield ['pgwrap', '--replicas', '2', single.name, 'out.h5'], one
+    yield ['pgwrap', '--gpus', '2', single.name, 'out.h5'], one
     yield ['pginfo', '--html', 'out.html', wrapper.name], {wrapper.name: wrapper}
     for folder in sorted((testdata / 'modern').iterdir()):
         files = files_below(folder) if folder.is_dir() else None
@@ -314,6 +315,9 @@ def test_page(b, a, url):
         judge(text(b, 'failure').strip() == want.strip().replace('like.h5', 'single.h5'), 'a refusal is worded as the tool words it')
         a.picture(b, 'refused')
         a.axe_finds(b, 'refused')
+        b.set_files('model-file', [data / 'files/keras-2.2.4/cnn4-g2/template.json'])
+        answered(b)
+        judge(text(b, 'failure') and b.js('!document.getElementById("model").hidden'), 'a wrong model is refused, and another may be given')
         b.set_files('model-file', [unsettled / 'template.json'])
         b.wait('document.querySelector("#outputs a")')
         (b.downloads / 'single.h5').unlink(missing_ok=True)
@@ -328,6 +332,32 @@ def test_page(b, a, url):
         press(b, '#outputs a')
         native('pgconvert', data / 'files/keras-2.2.4/cnn4-g2/template_weights.h5', 'converted.safetensors')
         judge(b.downloaded('converted.safetensors').read_bytes() == (d / 'converted.safetensors').read_bytes(), 'a plain file is offered to be converted')
+        actions = []
+        for k in range(b.js('document.querySelectorAll("#actions button").length')):
+            press(b, f'#actions button:nth-child({k + 1})')
+            actions.append(b.js('document.getElementById("command").value'))
+            press(b, '#go')
+            answered(b)
+            judge('option' not in text(b, 'failure'), f'an action that the tool knows: {actions[-1]}')
+        judge(len(actions) == 8, 'every tool is an action')
+
+        open_page(b, url)
+        big = d / 'big.safetensors'
+        write_big(big, 200 << 20)
+        choose(b, big)
+        press(b, '#proposals button')
+        b.set_files('files', [wrapper])
+        answered(b)
+        time.sleep(1)
+        judge('parallel wrapper' in text(b, 'verdict') and not text(b, 'outputs'), 'a file that is chosen while another is repaired ends that')
+        big.unlink()
+        copy = d / 'copy.h5'
+        shutil.copy(wrapper, copy)
+        choose(b, copy)
+        os.utime(copy, (1, 1))
+        press(b, '#proposals button')
+        answered(b)
+        judge('choose it again' in text(b, 'failure') or text(b, 'outputs'), 'a file that was changed is to be chosen again, or right')
 
         open_page(b, url)
         choose(b, data / 'negative/truncated_half.h5')

@@ -6,13 +6,14 @@ import {words} from './words.js';
 const $ = (id) => document.getElementById(id);
 const PROGRESS = '--progress=always';
 const SMALL = 200 << 20; // the report with histograms reads all values: at once only if they are few
+const MOST_LOOKED_AT = 64; // files that are tried after a failure
 const WRITERS = /^pg(unwrap|wrap|join|split|convert)$/;
 const TOOLS = ['unwrap', 'wrap', 'join', 'split', 'convert', 'diff', 'check', 'info'];
 
 let language = 'en', asked = '';
 const engine = Engine.load(); // a promise: files may come before it
 let given = new Map(); // path -> File
-let operand = '', proposed = '', running = 0;
+let operand = '', proposed = '', running = 0, turn = 0;
 
 // ---- language and action: the page's fragment ----
 
@@ -67,7 +68,7 @@ function command_for(action) {
     const second = [...given.keys()].find((p) => p !== operand) ?? 'OTHER';
     switch (action) {
     case 'unwrap': return proposed.startsWith('pgunwrap ') ? proposed : `pgunwrap ${file} ${out('single', ending(operand) || '.safetensors')}`;
-    case 'wrap': return `pgwrap --replicas 2 ${file} ${out('parallel', ending(operand))}`;
+    case 'wrap': return `pgwrap --gpus 2 ${file} ${out('parallel', ending(operand))}`;
     case 'join': return `pgjoin ${file} ${out('joined', '.safetensors')}`;
     case 'split': return `pgsplit --max-shard-size 1GB ${file} ${out('shards', '')}`;
     case 'convert': return `pgconvert ${file} ${out('converted', ending(operand) === '.safetensors' ? '.npz' : '.safetensors')}`;
@@ -142,6 +143,14 @@ async function dropped(data) {
 
 // ---- running ----
 
+// The user asked for something: what runs is ended. Says whether that is still what was asked for last.
+function begin() {
+    const mine = ++turn;
+    if (!$('busy').hidden)
+        engine.then((e) => e.cancel());
+    return () => mine === turn;
+}
+
 const all_files = () => [...given].map(([path, file]) => ({path, file}));
 
 async function run(args, visible = args) {
@@ -172,6 +181,18 @@ function show_failure(text) {
     $('failure').replaceChildren(pre);
 }
 
+// A browser does not read what is another file by now, and the tool only hears that it cannot be read.
+async function explain_failure() {
+    for (const [path, file] of [...given].slice(0, MOST_LOOKED_AT))
+        try {
+            await file.slice(0, 1).arrayBuffer();
+        } catch {
+            const p = document.createElement('p');
+            p.textContent = `${path}: ${t('changed')}`;
+            $('failure').append(p);
+        }
+}
+
 function button(label, act, primary) {
     const b = document.createElement('button');
     b.textContent = label;
@@ -189,22 +210,27 @@ function show_proposals(text) {
             continue;
         if (action === 'unwrap')
             proposed = command;
-        if (/ MODEL( |$)/.test(command)) {
-            $('model').hidden = false;
-            $('model-file').onchange = async (event) => {
-                const file = event.target.files[0];
-                if (!file)
-                    return;
-                const name = free_name(clean(file.name).replaceAll('/', '_') || 'model', '');
-                given.set(name, file);
-                show_files();
-                event.target.value = '';
-                await perform(command.replace(/ MODEL(?= |$)/, ` ${quote(name)}`));
-            };
-        } else if (!/ [A-Z]{3,}( |$)/.test(command)) {
+        if (/ MODEL( |$)/.test(command))
+            ask_for_model(command);
+        else if (!/ [A-Z]{3,}( |$)/.test(command))
             $('proposals').append(button(`${t(action)}: ${command}`, () => perform(command), true));
-        }
     }
+}
+
+// A button for the file that stands for MODEL in a command; it stays if the command refuses it, and another takes its place.
+function ask_for_model(command, last) {
+    $('model').hidden = false;
+    $('model-file').onchange = async (event) => {
+        const file = event.target.files[0];
+        if (!file)
+            return;
+        given.delete(last);
+        const name = free_name(clean(file.name).replaceAll('/', '_') || 'model', '');
+        given.set(name, file);
+        show_files();
+        event.target.value = '';
+        await perform(command.replace(/ MODEL(?= |$)/, ` ${quote(name)}`), () => ask_for_model(command, name));
+    };
 }
 
 function show_answer(verdict) {
@@ -240,9 +266,9 @@ async function look(operands) {
     operand = operands[0] ?? '';
     if (!operand)
         return;
-    const names = operands.map(operand_of);
+    const names = operands.map(operand_of), is_wanted = begin();
     const json = await run(['pginfo', '--json', ...names], ['pginfo', ...names]);
-    if (show_end(json, 'pginfo'))
+    if (!is_wanted() || show_end(json, 'pginfo'))
         return;
     let found;
     try {
@@ -259,11 +285,13 @@ async function look(operands) {
     if (found.file)
         operand = found.file;
     const text = await run(['pginfo', operand_of(operand)]);
-    if (show_end(text, 'pginfo'))
+    if (!is_wanted() || show_end(text, 'pginfo'))
         return;
     $('reason').textContent = found.error ? '' : found.reason;
-    if (found.error)
+    if (found.error) {
         show_failure(text.err);
+        await explain_failure();
+    }
     $('text').textContent = text.out;
     $('details').hidden = !text.out;
     show_proposals(text_of(text));
@@ -272,7 +300,8 @@ async function look(operands) {
             $('proposals').append(button(`${t('convert')}: ${command_for('convert')}`, () => perform(command_for('convert')), true));
         await offer_report();
     }
-    show_answer(t(found.verdict) ?? t('unknown'));
+    if (is_wanted())
+        show_answer(t(found.verdict) ?? t('unknown'));
 }
 
 function show_several(found) {
@@ -291,10 +320,10 @@ async function offer_report() {
 
 // The page that pginfo writes, below this one's own: as its author meant it, and as this page's policy allows it.
 async function show_report() {
-    const name = free_name('report', '.html');
+    const name = free_name('report', '.html'), mine = turn;
     const result = await run(['pginfo', PROGRESS, '--html', name, operand_of(operand)], ['pginfo', '--html', name, operand]);
     const file = result.files?.find((f) => f.path === name);
-    if (!file)
+    if (!file || mine !== turn)
         return;
     const text = await file.blob.text(), [whole, style] = /<style>(.*?)<\/style>/s.exec(text);
     const plain = text.replace(whole, '').replaceAll(/(<[a-z][^<>]*) style="/g, '$1 data-style="');
@@ -308,21 +337,23 @@ async function show_report() {
     $('report').replaceChildren(host);
 }
 
-// Runs a command that a button or the user gave.
-async function perform(command) {
+// Runs a command that a button or the user gave. again: offers what led to it, if it is refused.
+async function perform(command, again = () => {}) {
     const args = split_words(command);
     if (args.length === 0)
         return;
     clear_answer();
     $('answer').hidden = true;
-    const result = await run([args[0], PROGRESS, ...args.slice(1)], args);
-    if (show_end(result, args[0]))
+    const is_wanted = begin(), result = await run([args[0], PROGRESS, ...args.slice(1)], args);
+    if (!is_wanted() || show_end(result, args[0]))
         return;
     $('text').textContent = result.out;
     $('details').hidden = !result.out;
-    if (result.status !== 0)
+    if (result.status !== 0) {
         show_failure(result.err || result.out);
-    else if (result.err)
+        await explain_failure();
+        again();
+    } else if (result.err)
         $('text').textContent += result.err;
     show_outputs(result.files);
     show_proposals(text_of(result));
@@ -389,6 +420,7 @@ function connect() {
         dropped(event.dataTransfer);
     };
     $('clear').onclick = () => {
+        turn++;
         given = new Map();
         operand = proposed = '';
         engine.then((e) => e.forget());
