@@ -347,7 +347,7 @@ static int has_cancel;
 
 /* A second Ctrl-C means: now. A batch system sends SIGTERM several times, so only the first one
  * counts. */
-static void on_signal(int sig)
+CLI_AT_A_SIGNAL static void on_signal(int sig)
 {
     if (!has_cancel || (n_signals++ && sig == SIGINT))
         cli_leave(CLI_INTERRUPTED);

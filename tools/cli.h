@@ -138,6 +138,10 @@ int cli_set(const cli_opt *o, const char *value, cli_buf *why);
  * always does. */
 const volatile int *cli_cancel(void);
 
+/* Of what runs in a signal handler: before a call that does not return, AddressSanitizer would
+ * allocate, which waits for ever if the signal came while somebody allocated. */
+#define CLI_AT_A_SIGNAL __attribute__((no_sanitize_address))
+
 /* Ends the program now, from a signal handler too; its temporary files are removed. */
 _Noreturn void cli_leave(int status);
 

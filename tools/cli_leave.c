@@ -33,7 +33,7 @@ static void link_of(int fd, char *out)
     out[at] = 0;
 }
 
-void cli_leave(int status)
+CLI_AT_A_SIGNAL void cli_leave(int status)
 {
     char link[32], path[4096];
     for (int fd = 3; fd < N_DESCRIPTORS; fd++) {
