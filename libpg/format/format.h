@@ -83,7 +83,8 @@ typedef struct pg__save_opts {
     pg__sink_opts sink;
     int skip_verify;
     int read_once; /* large tensors: the output is compared with the checksums of what was read to
-                      write it, not with the source, read again. Always so in a browser */
+                      write it, not with the source, read again. Always so in a browser; never of
+                      stores that copy tensors themselves */
     pg__relink_when relink;
     pg_status (*prove)(void *user, const char *path, pg_err *err); /* as pg_write_opts.prove */
     void *user;

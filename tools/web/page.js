@@ -182,15 +182,18 @@ function show_failure(text) {
 }
 
 // A browser does not read what is another file by now, and the tool only hears that it cannot be read.
-async function explain_failure() {
+async function explain_failure(is_wanted) {
+    const said = [];
     for (const [path, file] of [...given].slice(0, MOST_LOOKED_AT))
         try {
             await file.slice(0, 1).arrayBuffer();
         } catch {
             const p = document.createElement('p');
             p.textContent = `${path}: ${t('changed')}`;
-            $('failure').append(p);
+            said.push(p);
         }
+    if (is_wanted())
+        $('failure').append(...said);
 }
 
 function button(label, act, primary) {
@@ -290,7 +293,9 @@ async function look(operands) {
     $('reason').textContent = found.error ? '' : found.reason;
     if (found.error) {
         show_failure(text.err);
-        await explain_failure();
+        await explain_failure(is_wanted);
+        if (!is_wanted())
+            return;
     }
     $('text').textContent = text.out;
     $('details').hidden = !text.out;
@@ -351,7 +356,9 @@ async function perform(command, again = () => {}) {
     $('details').hidden = !result.out;
     if (result.status !== 0) {
         show_failure(result.err || result.out);
-        await explain_failure();
+        await explain_failure(is_wanted);
+        if (!is_wanted())
+            return;
         again();
     } else if (result.err)
         $('text').textContent += result.err;
