@@ -243,14 +243,18 @@ pg_status pg__h5_unread_check(const pg__h5 *h, pg__h5_cur c, uint64_t n_elems, p
     pg_status st = PG_OK;
     uint64_t n_bytes = 0;
     const pg__h5_object *o = &h->objs[h->walk->obj];
-    const unsigned version = pg__h5_u32(&c, 1), cls = pg__h5_u32(&c, 1);
-    const uint32_t n = pg__h5_u32(&c, 2);
-    if (version < 3 || cls != COMPACT)
+    const int old = pg__h5_u32(&c, 1) < 3; /* HDF5 before 1.6: rank, class, 5 bytes, shape, size */
+    const uint32_t rank = old ? pg__h5_u32(&c, 1) : 0;
+    if (pg__h5_u32(&c, 1) != COMPACT)
         return PG_OK;
+    if (old)
+        pg__h5_span(&c, 5 + 4 * rank);
+    const uint32_t n = pg__h5_u32(&c, old ? 4 : 2);
+    PG_H5_NEED(!c.cut && n <= pg__h5_left(&c), "layout message is cut short");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &n_bytes))
         PG_H5_FAIL(PG_E_LIMIT, "shape overflows: %s elements of %u bytes", PG_H5_NUM(n_elems),
                    o->type.size);
-    PG_H5_NEED(!c.cut && n == n_bytes, "declares %s bytes, %u are stored", PG_H5_NUM(n_bytes), n);
+    PG_H5_NEED(n == n_bytes, "declares %s bytes, %u are stored", PG_H5_NUM(n_bytes), n);
 done:
     return st;
 }

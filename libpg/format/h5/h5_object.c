@@ -159,9 +159,7 @@ static pg_status read_dataset(pg__h5 *h, const singles *m, pg_err *err)
     c = pg__h5_msg_cur(h, m->of[DATASPACE]);
     PG_TRY(pg__h5_space_read(h, &c, &o->rank, o->dims, &n_elems, err));
     if (o->type.cls == PG_H5_OTHER)
-        return m->of[LAYOUT] && o->rank != PG_H5_NULL
-                   ? pg__h5_unread_check(h, pg__h5_msg_cur(h, m->of[LAYOUT]), n_elems, err)
-                   : PG_OK;
+        return pg__h5_unread_check(h, pg__h5_msg_cur(h, m->of[LAYOUT]), n_elems, err);
     if (o->rank == PG_H5_NULL)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset without a shape (null dataspace)");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &o->n_bytes))

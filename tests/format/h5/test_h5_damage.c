@@ -212,6 +212,23 @@ enum {
     ATTRINFO = 0x15
 };
 
+/* Values of a type that is not read: complex numbers. */
+static void unread(image im, const char *path)
+{
+    put(im, msg(im, path, TYPE) + 8, 1, 0x5B);
+}
+
+/* "g/c", of two values now, as HDF5 before 1.6 stored it: n bytes in its header. */
+static void compact_old(image im, unsigned rank, unsigned n)
+{
+    const uint64_t space = msg(im, "g/c", SPACE), layout = msg(im, "g/c", LAYOUT) + 8;
+    put(im, space + 10, 1, 0); /* without a maximum */
+    put(im, space + 16, 8, 2);
+    put(im, layout, 8, 2u | rank << 8);
+    put(im, layout + 8, 4, 2);
+    put(im, layout + 12, 4, n);
+}
+
 /* ---- the files that are damaged, besides keras() */
 
 /* Old layout: an attribute of every type on "g", chunks and filters in "g/d", a fill value. */
