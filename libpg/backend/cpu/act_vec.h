@@ -72,7 +72,7 @@ static inline float pg__vrelu_slope(float v, pg__act_consts k)
 
 static inline float pg__vgelu_slope(float x)
 {
-    const float density = pg__vexp(-0.5f * x * x) * 0.3989422804014327f;
+    const float density = pg__vexp_down(-0.5f * x * x) * 0.3989422804014327f;
     return 0.5f * (1.0f + pg__verf(x * PG_SQRT_HALF)) + x * density;
 }
 

@@ -41,13 +41,13 @@ static inline float pg__row_sum(const float *x, size_t n)
         sum += x[i];
     return sum;
 }
-/* sum of exp(x - from) */
+/* sum of exp(x - from), none of them above `from` */
 static inline float pg__row_exp_sum(const float *x, float from, size_t n)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < n; i++)
-        sum += pg__vexp(x[i] - from);
+        sum += pg__vexp_down(x[i] - from);
     return sum;
 }
 

@@ -126,8 +126,8 @@ static void categorical_grad(const formula *f, const float *y, int32_t c, const 
     if (y)
         PG_EACH
     for (size_t k = 0; k < n; k++)
-        dp[k] = scale * (pg__vexp(p[k] - total) * mass - (y[k] * f->keep + f->add));
-    else PG_EACH for (size_t k = 0; k < n; k++) dp[k] = scale * pg__vexp(p[k] - total);
+        dp[k] = scale * (pg__vexp_down(p[k] - total) * mass - (y[k] * f->keep + f->add));
+    else PG_EACH for (size_t k = 0; k < n; k++) dp[k] = scale * pg__vexp_down(p[k] - total);
     if (!y)
         dp[c] -= scale;
 }

@@ -12,7 +12,7 @@ void PG_FAST_FN(softmax)(PG_REF_ARGS)
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (size_t k = 0; k < n; k++) {
-            const float e = pg__vexp(x[k] - top);
+            const float e = pg__vexp_down(x[k] - top);
             y[k] = e;
             sum += e;
         }

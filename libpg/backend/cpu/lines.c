@@ -69,7 +69,7 @@ static void softmax(float *p, size_t n)
 {
     const float top = pg__row_max(p, n);
     for (size_t i = 0; i < n; i++)
-        p[i] = pg__vexp(p[i] - top);
+        p[i] = pg__vexp_down(p[i] - top);
     const float share = 1 / pg__row_sum(p, n);
     for (size_t i = 0; i < n; i++)
         p[i] *= share;

@@ -16,6 +16,7 @@ static const size_t rows_of[] = {0, 14, 14, 9};
 static const size_t rows_of[] = {0, 6, 6, 4};
 #endif
 #define VECS  3   /* of the widest panel */
+#define LINE  64  /* bytes of a line of a cache */
 #define DEPTH 384 /* numbers that are summed before the sum is added to others: less rounding */
 #define SOON  40  /* steps in which what is asked for has come */
 
@@ -95,7 +96,8 @@ PG_INLINE void step(size_t vecs, size_t m, const block *q, walk *at, vec s[VECS]
     __builtin_prefetch(at->next_a, 0, 2);
     PG_UNROLL for (size_t v = 0; v < vecs; v++)
     {
-        __builtin_prefetch(at->next_b + v * sizeof(vec), 0, 2);
+        if (v * sizeof(vec) % LINE == 0)
+            __builtin_prefetch(at->next_b + v * sizeof(vec), 0, 2);
         w[v] = cut && v + 1 == vecs ? pg__load_some(at->b + v * PG_VEC, q->last)
                                     : pg__load(at->b + v * PG_VEC);
     }
@@ -370,9 +372,12 @@ static void multiply(size_t m, size_t n, size_t k, const float *a, const float *
 
 /* ---- columns by columns, over rows ---- */
 
-#define MOST_SUMMED  256 /* rows that are summed before the sum is added to others */
+/* Rows that are summed before the sum is added to others. A panel of them stays in the nearest
+ * cache, where it is used by many rows of small tiles, or by few of large ones. */
+#define MOST_SUMMED  (PG_VEC == 16 ? 256 : 128)
 #define LEAST_SUMMED 64
 #define COLUMNS      512 /* of the first operand, for which those rows stay in a cache */
+#define COPIED       24  /* columns that make up for a copy of a panel's rows, measured with AVX2 */
 
 /* Rows of both operands that are summed at a time, columns [i, i + columns) of the first. */
 typedef struct slab {
@@ -382,12 +387,13 @@ typedef struct slab {
     int first; /* of all rows: nobody has asked for them */
 } slab;
 
-/* Where the vectors cannot be cut, the panel's rows are copied, with what is missing. */
+/* Where vectors cannot be cut, so that tiles are small too, the panel's rows are copied: apart,
+ * they push each other out of the nearest cache. */
 static const float *whole_panel(const slab *s, const panel *p, float *scratch, size_t *ld)
 {
     const float *from = s->b + p->j;
     *ld = s->n;
-    if (PG_VEC == 16 || p->last == PG_VEC)
+    if (PG_VEC == 16 || (p->last == PG_VEC && s->columns < COPIED))
         return from;
     *ld = p->width;
     for (size_t r = 0; r < s->rows; r++)

@@ -62,6 +62,15 @@ static inline float pg__vexp(float x)
     return p * pg__vm_power(half) * pg__vm_power(n - half);
 }
 
+/* pg__vexp() for x <= 0, with fewer steps to the same bits */
+static inline float pg__vexp_down(float x)
+{
+    int32_t n;
+    x = x < -104.0f ? -104.0f : x;
+    const float p = pg__vm_reduce(x, &n) + 1.0f;
+    return p * pg__vm_power(n + 64) * 5.42101086e-20f; /* 2^-64: the result may be a denormal */
+}
+
 /* exp(x) - 1 for x <= 0 */
 static inline float pg__vm_expm1_down(float x)
 {
@@ -91,7 +100,7 @@ static inline float pg__vtanh(float x)
 
 static inline float pg__vsigmoid(float x)
 {
-    const float e = pg__vexp(-fabsf(x));
+    const float e = pg__vexp_down(-fabsf(x));
     return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 
@@ -127,7 +136,7 @@ static inline float pg__vlog(float x)
 /* log(1 + exp(-|x|)) */
 static inline float pg__vlog1pexp_down(float x)
 {
-    const float z = pg__vexp(-fabsf(x));
+    const float z = pg__vexp_down(-fabsf(x));
     const int large = z > 0.33333333f;
     return pg__vm_log(large ? (z - 1.0f) * 0.5f : z, large ? 1.0f : 0.0f);
 }
@@ -155,7 +164,7 @@ static inline float pg__verf(float x)
     near = near * s + 1.28379166e-1f;
     near = near * x + x;
     /* from 4 on erf is 1 */
-    far = copysignf(1.0f - pg__vexp(t > 4.0f ? -20.0f : far), x);
+    far = copysignf(1.0f - pg__vexp_down(t > 4.0f ? -20.0f : far), x);
     return t > 0.927734375f ? far : near;
 }
 

@@ -113,6 +113,37 @@ static void every_function_stays_within_its_bound(void **state)
 #endif
 }
 
+static void agrees_below_zero(const vmath_fns *f, const char *isa)
+{
+    static float x[CHUNK], y[CHUNK], down[CHUNK];
+    const uint32_t step = step_from_environment();
+    for (uint64_t bits = UINT32_C(1) << 31; bits <= UINT32_MAX;) { /* -0 to -NaN */
+        size_t n = 0;
+        for (; n < CHUNK && bits <= UINT32_MAX; n++, bits += step) {
+            const uint32_t b = (uint32_t)bits;
+            memcpy(&x[n], &b, sizeof b);
+        }
+        f->exp(x, y, n);
+        f->exp_down(x, down, n);
+        for (size_t i = 0; i < n; i++)
+            if (memcmp(&y[i], &down[i], sizeof y[i]) != 0 && !(isnan(y[i]) && isnan(down[i])))
+                fail_msg("%s, exp(%.9g) is %.9g, %.9g by exp_down", isa, (double)x[i], (double)y[i],
+                         (double)down[i]);
+    }
+}
+
+static void exp_of_negative_numbers_has_the_bits_of_exp(void **state)
+{
+    (void)state;
+    agrees_below_zero(&vmath_fns_f32, "base");
+#ifdef PG_HAVE_X86_ISAS
+    if (pg__isa_present(PG_ISA_AVX2))
+        agrees_below_zero(&vmath_fns_avx2, "avx2");
+    if (pg__isa_present(PG_ISA_AVX512))
+        agrees_below_zero(&vmath_fns_avx512, "avx512");
+#endif
+}
+
 static void zeros_keep_their_sign(void **state)
 {
     const float x[2] = {0.0f, -0.0f};
@@ -125,4 +156,5 @@ static void zeros_keep_their_sign(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(every_function_stays_within_its_bound),
+             cmocka_unit_test(exp_of_negative_numbers_has_the_bits_of_exp),
              cmocka_unit_test(zeros_keep_their_sign))

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-#define VMATH_FNS(DO) DO(exp) DO(expm1) DO(tanh) DO(sigmoid) DO(log) DO(softplus) DO(erf)
+#define VMATH_FNS(DO) \
+    DO(exp) DO(exp_down) DO(expm1) DO(tanh) DO(sigmoid) DO(log) DO(softplus) DO(erf)
 
 typedef struct vmath_fns {
 #define DO(name) void (*name)(const float *x, float *y, size_t n);
