@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/try.h"
+#include "ops/compact.h"
 
 struct pg__dev {
     pg__dev_opts opts;
@@ -186,7 +187,7 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
         k->n[v] = pg__dims_elems(&k->shapes[v]);
     }
     for (uint32_t r = 0; r < i->n_out; r++)
-        if (t->values[pg__out(t, i, r)].elem == PG_ELEM_AS_BF16)
+        if (t->values[pg__out(t, i, r)].elem == PG_ELEM_AS_BF16 && !pg__is_rounded(t, i, r))
             k->rounds |= 1u << r;
     *needs = (pg__needs){0};
     PG_TRY(prepare_fast(k, d, t, i, needs, err));

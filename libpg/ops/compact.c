@@ -3,11 +3,11 @@
  * all that use the cast), and results get their types. */
 #include "ops/compact.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "ops/attrs.h"
 
 /* ---- what operations take ---- */
 
@@ -80,6 +80,31 @@ pg__wants_elem pg__operand_elem(const pg__op *op, uint32_t k)
 pg__wants_elem pg__result_elem(const pg__op *op, uint32_t k)
 {
     return letter(rules[op->kind].out, k, 'p');
+}
+
+/* ---- rounding ---- */
+
+int pg__commutes_with_rounding(const pg__act_attrs *act)
+{
+    return act->kind == PG_ACT_RELU && isinf(act->a) && act->b == 0 && act->c == 0;
+}
+
+/* Are results only numbers of operands, or 0? */
+static int moves_numbers(const pg__inst *i)
+{
+    if (i->op->kind == PG_OP_act || i->op->kind == PG_OP_act_grad)
+        return pg__commutes_with_rounding(i->attrs);
+    return i->op->tol_f32 == 0;
+}
+
+int pg__is_rounded(const pg__tape *t, const pg__inst *i, uint32_t k)
+{
+    if (t->values[pg__out(t, i, k)].elem != PG_ELEM_AS_BF16 || !moves_numbers(i))
+        return 0;
+    for (uint32_t v = 0; v < i->n_in; v++)
+        if (pg__in(t, i, v) != PG_NO_VAL && t->values[pg__in(t, i, v)].elem != PG_ELEM_AS_BF16)
+            return 0;
+    return 1;
 }
 
 /* ---- what must be float32 ---- */

@@ -12,6 +12,7 @@
 #ifndef PG_OPS_COMPACT_H
 #define PG_OPS_COMPACT_H
 
+#include "ops/attrs.h"
 #include "ops/op.h"
 
 /* What types an operation takes and makes. */
@@ -26,6 +27,12 @@ typedef enum pg__wants_elem {
 
 pg__wants_elem pg__operand_elem(const pg__op *op, uint32_t k);
 pg__wants_elem pg__result_elem(const pg__op *op, uint32_t k);
+
+/* Is result k rounded as soon as it is made: of type PG_ELEM_AS_BF16, and only zeros and numbers of
+ * operands of that type? */
+int pg__is_rounded(const pg__tape *t, const pg__inst *i, uint32_t k);
+/* ReLU without a maximum, a threshold or a slope: rounding before it or behind it is the same. */
+int pg__commutes_with_rounding(const pg__act_attrs *act);
 
 /* Gives the values of a complete tape their types, and inserts the casts. elems: per origin, the
  * type with which it computes; for those beyond n: PG_ELEM_REAL. floats: values read from outside,

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "ops/attrs.h"
+#include "ops/compact.h"
 
 #define NOBODY UINT32_MAX
 
@@ -46,8 +47,11 @@ static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses 
     if (u->maker[between] == NOBODY || u->n_readers[between] != 1 || l->kept[between])
         return NULL;
     pg__inst *norm = &t->insts[u->maker[between]];
+    const pg__elem elem = elem_of(l, norm);
     const int fits = norm->op == pg__op_of(PG_OP_bn_apply) && norm->device == act->device &&
-                     elem_of(l, norm) == elem_of(l, act);
+                     elem == elem_of(l, act) &&
+                     (elem == PG_ELEM_REAL ||
+                      (elem == PG_ELEM_AS_BF16 && pg__commutes_with_rounding(act->attrs)));
     return fits && !((const pg__bn_attrs *)norm->attrs)->has_act ? norm : NULL;
 }
 

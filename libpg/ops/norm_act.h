@@ -8,7 +8,8 @@
  * (pg__bn_attrs.act): one pass over memory instead of two. Backward, the slope is recomputed from
  * values that the sums and the gradient read anyway, so nothing between the two is ever stored.
  * kept: per value, whether anything outside the tape reads it. elems: the type with which each of
- * n_elems origins computes, or NULL; two that differ stay apart. */
+ * n_elems origins computes, or NULL; two that differ stay apart, and where numbers are rounded in
+ * between, all but ReLU. */
 pg_status pg__tape_norm_act(pg__tape *t, const unsigned char *kept, const pg__elem *elems,
                             size_t n_elems, pg_err *err);
 

@@ -3,11 +3,13 @@
 
 #include <math.h>
 
+#include "backend/cpu/isa.h"
 #include "base/mem.h"
 #include "ops/attrs.h"
+#include "ops/compact.h"
 #include "ops/norm_act.h"
 
-#define MANY   32
+#define MANY   48
 #define ROWS   12
 #define WIDTH  5
 #define N_MADE (ROWS * WIDTH)
@@ -59,6 +61,15 @@ static void build(built *b, const plan *p)
     assert_ok(pg__emit1(t, PG_OP_act, &p->act, b->between, &b->y, NULL));
 }
 
+static void round_all(double *v, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float one = (float)v[i];
+        pg__isa_fns_of(PG_ISA_BASE)->to_bf16(&one, 1);
+        v[i] = (double)one;
+    }
+}
+
 static void run(const pg__tape *t, double *mem[MANY])
 {
     for (uint32_t at = 0; at < t->n_insts; at++) {
@@ -71,6 +82,9 @@ static void run(const pg__tape *t, double *mem[MANY])
                     (pg__arg){&t->values[v].shape, mem[v], pg__dims_elems(&t->values[v].shape)};
         }
         i->op->ref_f64(i->attrs, in, i->n_in, out, i->n_out);
+        for (uint32_t k = 0; k < i->n_out; k++)
+            if (t->values[pg__out(t, i, k)].elem == PG_ELEM_AS_BF16)
+                round_all(out[k].p, out[k].n);
     }
 }
 
@@ -79,8 +93,9 @@ static double number(pg__val v, size_t i)
     return 0.3 + (double)((i * 7919 + v * 31) % 23) / 11;
 }
 
-/* The result, and the gradients of x, gamma and beta, one behind the other. */
-static void compute(built *b, double *to)
+/* The result, and the gradients of x, gamma and beta, one behind the other, of layers that compute
+ * with elem. */
+static void compute(built *b, pg__elem elem, double *to)
 {
     pg__tape *t = &b->t;
     const pg__val wanted[] = {b->x, b->gamma, b->beta};
@@ -90,6 +105,7 @@ static void compute(built *b, double *to)
     assert_ok(pg__tape_value(t, &shape, PG_ELEM_REAL, PG_SEED, 0, 0, &seed, NULL));
     t->values[b->y].grad = seed;
     assert_ok(pg__tape_backward(t, NULL));
+    assert_ok(pg__tape_compact(t, &elem, 1, NULL, 0, NULL));
     assert_true(t->n_values <= MANY);
     for (pg__val v = 0; v < t->n_values; v++) {
         const size_t n = pg__dims_elems(&t->values[v].shape);
@@ -130,7 +146,7 @@ static void check(const plan *p)
         build(&b, p);
         if (pass)
             assert_ok(pg__tape_norm_act(&b.t, kept, NULL, 0, NULL));
-        compute(&b, got[pass]);
+        compute(&b, PG_ELEM_REAL, got[pass]);
         assert_int_equal(count(&b.t, PG_OP_act), !pass);
         assert_int_equal(count(&b.t, PG_OP_act_grad), !pass);
         pg__tape_fini(&b.t);
@@ -196,6 +212,38 @@ static void leaves_all_others_as_they_are(void **state)
     assert_int_equal(left(SQUASHED_TWICE), 1);
 }
 
+/* Rounding to bfloat16 in between is the same behind a ReLU, not behind others. */
+static void joins_only_relu_where_numbers_are_rounded(void **state)
+{
+    static const pg__act_attrs acts[] = {{PG_ACT_RELU, INFINITY, 0, 0},
+                                         {PG_ACT_RELU, 6, 0, 0},
+                                         {PG_ACT_RELU, INFINITY, 0.1, 0},
+                                         {PG_ACT_SWISH, 0, 0, 0}};
+    static const pg__elem elems[] = {PG_ELEM_AS_BF16};
+    const unsigned char kept[MANY] = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        const plan p = {.act = acts[i]};
+        built b;
+        build(&b, &p);
+        assert_ok(pg__tape_norm_act(&b.t, kept, elems, 1, NULL));
+        assert_int_equal(count(&b.t, PG_OP_act), i > 0);
+        pg__tape_fini(&b.t);
+    }
+    double got[2][2 * N_MADE + 2 * WIDTH] = {{0}};
+    for (int pass = 0; pass < 2; pass++) {
+        const plan p = {.act = acts[0]};
+        built b;
+        build(&b, &p);
+        if (pass)
+            assert_ok(pg__tape_norm_act(&b.t, kept, elems, 1, NULL));
+        compute(&b, elems[0], got[pass]);
+        assert_int_equal(count(&b.t, PG_OP_act_grad), !pass);
+        pg__tape_fini(&b.t);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
 /* ReLU's slope is found anew, that of swish is stored once, by the sums. */
 static void stores_only_slopes_that_are_dear(void **state)
 {
@@ -207,7 +255,7 @@ static void stores_only_slopes_that_are_dear(void **state)
         built b;
         build(&b, &p);
         assert_ok(pg__tape_norm_act(&b.t, kept, NULL, 0, NULL));
-        compute(&b, unused);
+        compute(&b, PG_ELEM_REAL, unused);
         const pg__inst *sums = NULL, *dx = NULL;
         for (uint32_t at = 0; at < b.t.n_insts; at++) {
             const pg__inst *i = &b.t.insts[at];
@@ -223,4 +271,5 @@ static void stores_only_slopes_that_are_dear(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(gives_the_same_numbers),
              cmocka_unit_test(leaves_all_others_as_they_are),
+             cmocka_unit_test(joins_only_relu_where_numbers_are_rounded),
              cmocka_unit_test(stores_only_slopes_that_are_dear))

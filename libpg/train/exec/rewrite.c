@@ -30,7 +30,8 @@ static unsigned char *kept_of(const pg__lowered *m)
 pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err)
 {
     unsigned char *kept = kept_of(&p->model);
-    /* A GPU's library fuses operations by itself; emulation (op.h) rounds between them as there. */
+    /* A GPU's library fuses operations by itself; emulation (op.h) rounds between them as there,
+     * which is the same for what the first of these passes makes one. */
     const int fuses = p->backend->host_memory && !opts->elems;
     if (!kept)
         return pg__nomem(err);
@@ -38,7 +39,7 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
     /* Not on GPUs: the gain there has not been measured. */
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_crop_first(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
-    if (st == PG_OK && fuses)
+    if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_pad_into_conv(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
