@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-#define PG_BACKEND_ABI 11u
+#define PG_BACKEND_ABI 12u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -30,6 +30,7 @@ typedef struct pg__dev_opts {
     int tune;          /* GPUs: ways of doing the same work may be timed, and the fastest taken */
     int conv;          /* convolutions: 0 as fast as possible, 1 direct, 2 Winograd's if possible */
     int precision;     /* pg__precision; the CPU supports float32 */
+    int warm;        /* prepare beside the caller's work what the first operations would wait for */
     const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */
 } pg__dev_opts;
 

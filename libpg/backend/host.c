@@ -2,6 +2,7 @@
  * double, and the CPU, which falls back on them in float. */
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/warm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ struct pg__dev {
     pg__dev_opts opts;
     int f64;
     pg__isa isa;
+    pg__warm *warm;
 };
 
 struct pg__kernel {
@@ -49,6 +51,8 @@ static pg_status open_dev(pg__dev **out, const pg__dev_opts *o, int f64, pg_err 
         pg__mem_free(d);
     else
         *out = d;
+    if (st == PG_OK && !f64 && o->warm)
+        d->warm = pg__warm_begin();
     return st;
 }
 static const char *host_kind(pg__dev *d)
@@ -74,6 +78,8 @@ static pg_status open_ref(pg__dev **out, size_t ordinal, const pg__dev_opts *o, 
 
 static void host_close(pg__dev *d)
 {
+    if (d)
+        pg__warm_end(d->warm);
     pg__mem_free(d);
 }
 

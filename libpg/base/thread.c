@@ -4,8 +4,8 @@
  * by item: then the outcome does not depend on the number of threads. */
 #include "base/thread.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #ifndef PG_PORTABLE
 #include <sys/syscall.h>
@@ -24,6 +24,16 @@ size_t pg__processors(void)
         n = (size_t)CPU_COUNT(&mine);
 #endif
     return n;
+}
+
+int pg__thread_begin(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int e = pthread_create(thread, NULL, run, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e;
 }
 
 #if !defined(PG_PORTABLE) && defined(SYS_sched_setattr)
@@ -56,7 +66,7 @@ size_t pg__threads(size_t wanted)
 }
 
 typedef struct work {
-    pg__job job;
+    pg__item_fn job;
     void *ctx;
     size_t n_items;
     size_t next; /* atomic */
@@ -88,7 +98,7 @@ static void *run(void *arg)
 }
 
 /* If a thread cannot be started, the job does without it. */
-pg_status pg__parallel(size_t n_threads, size_t n_items, pg__job job, void *ctx, pg_err *err)
+pg_status pg__parallel(size_t n_threads, size_t n_items, pg__item_fn job, void *ctx, pg_err *err)
 {
     work w = {.job = job, .ctx = ctx, .n_items = n_items};
     size_t n = n_threads < n_items ? n_threads : n_items, started = 1;

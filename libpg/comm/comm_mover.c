@@ -2,7 +2,6 @@
  * milliseconds, operations of a lane take tens of them, and each message of a sum waits for the one
  * before. So a thread moves sums while others compute, and sleeps while there are none. On one
  * machine there is no such thread: it would take a core from the ones that copy the messages. */
-#include <signal.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -39,17 +38,6 @@ static void *move(void *arg)
     return NULL;
 }
 
-/* Signals belong to the program. */
-static int start(pg__comm *c)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int e = pthread_create(&c->mover->thread, NULL, move, c);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e;
-}
-
 static void free_mover(pg__comm *c)
 {
     pthread_cond_destroy(&c->mover->changed);
@@ -65,7 +53,7 @@ static void begin(pg__comm *c)
     if (!c->mover)
         return;
     pthread_cond_init(&c->mover->changed, NULL);
-    c->has_no_thread = start(c) != 0;
+    c->has_no_thread = pg__thread_begin(&c->mover->thread, move, c) != 0;
     if (c->has_no_thread)
         free_mover(c);
 }

@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define FRAME ((size_t)1 << 20)
 
@@ -299,16 +298,6 @@ static void *move(void *arg)
 
 /* ---- beginning and end ---- */
 
-static int start(pg__wire *w)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* signals belong to the program */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int e = pthread_create(&w->thread, NULL, move, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e;
-}
-
 static void free_wire(pg__wire *w)
 {
     for (size_t k = 0; w->of && k < w->n; k++) {
@@ -350,7 +339,7 @@ pg__wire *pg__wire_open(const int *fds, size_t rank, size_t n_ranks)
         of[k].fd = fds[k];
         of[k].end = &of[k].first;
     }
-    if (pg__tcp_pipe(w->wake) == 0 && start(w) == 0)
+    if (pg__tcp_pipe(w->wake) == 0 && pg__thread_begin(&w->thread, move, w) == 0)
         return w;
     free_wire(w);
     return NULL;

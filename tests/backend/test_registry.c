@@ -38,6 +38,44 @@ static void gpus_are_known_by_their_names(void **state)
     assert_false(pg__begins_with_gpu("cpu:0,cuda:0") || pg__begins_with_gpu(""));
 }
 
+static void run_dense(pg__dev *d)
+{
+    const pg__dims xs = pg__dims_of(2, (const uint64_t[]){2, 2}),
+                   bs = pg__dims_of(1, (const uint64_t[]){2});
+    float x[] = {1, 2, 3, 4}, w[] = {5, 6, 7, 8}, bias[] = {0.5f, -0.5f}, y[4] = {0};
+    pg__arg scratch[8];
+    pg__kernel *k = NULL;
+    pg__needs needs;
+    pg__tape t = {0};
+    pg__val in[3], out;
+    assert_ok(pg__tape_value(&t, &xs, PG_ELEM_REAL, PG_INPUT, 0, 0, &in[0], NULL));
+    assert_ok(pg__tape_value(&t, &xs, PG_ELEM_REAL, PG_INPUT, 1, 0, &in[1], NULL));
+    assert_ok(pg__tape_value(&t, &bs, PG_ELEM_REAL, PG_INPUT, 2, 0, &in[2], NULL));
+    assert_ok(pg__emit(&t, PG_OP_dense, NULL, in, 3, &out, NULL));
+    assert_ok(pg__backend_cpu.prepare(&k, d, &t, &t.insts[0], &needs, NULL));
+    assert_true(needs.scratch_bytes <= sizeof scratch && needs.shared_bytes == 0);
+    assert_ok(pg__backend_cpu.run(d, k, (void *[]){x, w, bias, y}, scratch, NULL));
+    assert_true(y[0] == 19.5f && y[1] == 21.5f && y[2] == 43.5f && y[3] == 49.5f);
+    pg__backend_cpu.release(k);
+    pg__tape_fini(&t);
+}
+
+static void what_is_prepared_beside_is_not_waited_for(void **state)
+{
+    const pg__dev_opts warm = {.n_threads = 1, .warm = 1};
+    pg__dev *d[2];
+    (void)state;
+    for (int used = 0; used < 2; used++) {
+        for (int i = 0; i < 2; i++)
+            assert_ok(pg__backend_cpu.open(&d[i], 0, &warm, NULL));
+        for (int i = 0; used && i < 2; i++)
+            run_dense(d[i]);
+        for (int i = 0; i < 2; i++)
+            pg__backend_cpu.close(d[i]);
+    }
+}
+
 PG_TEST_MAIN(cmocka_unit_test(a_device_is_a_back_end_and_a_number),
              cmocka_unit_test(other_words_are_refused),
-             cmocka_unit_test(gpus_are_known_by_their_names))
+             cmocka_unit_test(gpus_are_known_by_their_names),
+             cmocka_unit_test(what_is_prepared_beside_is_not_waited_for))

@@ -1,5 +1,7 @@
 #include "pg_test.h"
 
+#include <signal.h>
+
 #include "base/thread.h"
 
 enum { N = 1000 };
@@ -54,5 +56,29 @@ static void returns_the_failure_of_the_lowest_item(void **state)
     }
 }
 
+static void *blocked(void *arg)
+{
+    sigset_t *mine = arg;
+    pthread_sigmask(SIG_SETMASK, NULL, mine);
+    return NULL;
+}
+
+static void signals_belong_to_the_thread_that_begins_others(void **state)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    sigset_t before, own, of_thread;
+    pthread_t thread;
+    (void)state;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(pg__thread_begin(&thread, blocked, &of_thread), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_sigmask(SIG_SETMASK, NULL, &own);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        assert_true(sigismember(&of_thread, signals[i]));
+        assert_int_equal(sigismember(&own, signals[i]), sigismember(&before, signals[i]));
+    }
+}
+
 PG_TEST_MAIN(cmocka_unit_test(does_every_item_once), cmocka_unit_test(does_nothing_for_no_items),
-             cmocka_unit_test(returns_the_failure_of_the_lowest_item))
+             cmocka_unit_test(returns_the_failure_of_the_lowest_item),
+             cmocka_unit_test(signals_belong_to_the_thread_that_begins_others))

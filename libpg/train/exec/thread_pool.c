@@ -3,11 +3,10 @@
  * only take the core from the thread it waits for. */
 #include "train/exec/thread_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 
 typedef struct worker {
@@ -103,14 +102,9 @@ static void *serve(void *p)
     }
 }
 
-/* Blocks signals: they belong to the main thread. */
 static pg_status start(worker *w, pg_err *err)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&w->thread, NULL, serve, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int failed = pg__thread_begin(&w->thread, serve, w);
     if (failed)
         return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
     w->started = 1;

@@ -2,10 +2,8 @@
  * them polls, so that `done` needs no lock of its own. */
 #include "train/fit/writer.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 
 #define N_JOBS 8u /* of one moment; giving more waits */
@@ -58,16 +56,12 @@ static void *serve(void *arg)
 
 pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err)
 {
-    sigset_t all, before;
     pg__writer *w = pg__mem_array(1, sizeof *w);
     if (!w)
         return pg__nomem(err);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    sigfillset(&all); /* signals belong to the main thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    w->has_thread = !at_once && pthread_create(&w->thread, NULL, serve, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->has_thread = !at_once && pg__thread_begin(&w->thread, serve, w) == 0;
     *out = w;
     return PG_OK;
 }

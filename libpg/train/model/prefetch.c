@@ -4,11 +4,10 @@
  * a thread. Only one of them reads at a time, since sources have caches. */
 #include "train/model/prefetch.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 
 #define N_BUFFERS PG_PREFETCH_BATCHES
@@ -102,16 +101,6 @@ static void *prefetch(void *arg)
     return NULL;
 }
 
-/* Blocks signals: they belong to the main thread. */
-static void start(pg__prefetch *a)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    a->has_thread = pthread_create(&a->thread, NULL, prefetch, a) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *order, const pg__feed *train,
                            const pg__feed *val, size_t batch_size, pg_err *err)
 {
@@ -137,7 +126,7 @@ pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *order, const pg_
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     a->has_lock = 1;
-    start(a);
+    a->has_thread = pg__thread_begin(&a->thread, prefetch, a) == 0;
     *out = a;
     a = NULL;
 done:

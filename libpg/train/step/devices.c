@@ -124,6 +124,7 @@ static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts 
                                .tune = o->gpu_tune,
                                .conv = o->conv,
                                .precision = o->precision == PG_TF32 ? PG_TF32 : PG_FLOAT32,
+                               .warm = !o->for_prediction && d == 0,
                                .isa = pg__env("PG_ISA")};
     return devs->backend->open(&devs->devices[d].dev, devs->devices[d].ordinal, &opts, err);
 }
