@@ -88,6 +88,33 @@ def theirs(python, what, a, model, batch):
     return found[-1]['first'], found[-1]['row_ms'], found[-1]['ver']
 
 
+def at_ceiling(a, model, batch, top):
+    """The share of its time that predicting would take if no operation of a layer were slower than a core is at best."""
+    path = os.path.join(a.work, model)
+    r = subprocess.run([os.path.join(a.tools, 'pgfit'), path + '.keras', '--predict', path + '.npz', '--out', os.path.join(a.work, 'y.npz'), '--force',
+                        '--batch-size', str(batch), '--profile=layers', '--json'], capture_output=True, text=True, check=True)
+    ops = [o for o in map(json.loads, r.stdout.splitlines()) if o['event'] == 'profile']
+    return sum(o['seconds'] * min(1, report.reached(o, top) or 1) for o in ops) / sum(o['seconds'] for o in ops)
+
+
+def ceilings(a, best):
+    """Ratios as they are, and as they would be then; none if bench_ceiling is not built."""
+    path = os.path.join(a.tools, '../tests/bench_ceiling')
+    if not os.path.exists(path):
+        return []
+    top = json.loads(subprocess.run([path], capture_output=True, text=True, check=True).stdout)
+    rows = []
+    for model in a.models:
+        for batch in BATCHES:
+            row, share = best[model, batch, 'pgfit'][1], at_ceiling(a, model, batch, top)
+            theirs = [best.get((model, batch, n), (None, None))[1] for n in ON_ONNX]
+            rows.append([TITLES[model], str(batch), '%.0f %%' % (100 * share), *(x for t in theirs for x in (report.ratio(t, row), report.ratio(t, row * share)))])
+    return ['## How far it can be', '',
+            'The ratio to each; beside it the one that there would be if every operation of every layer were as fast as `bench_ceiling` (products of 512 x 512 x '
+            '512: %.0f GFLOP/s; copies: %.0f GB/s, of a core while all work). What is faster, as convolutions by Winograd are, stays as it is.' % (top['gflops'], top['gbytes']), '',
+            *report.table(['model', 'batch', 'time at the ceiling', *(x for n in ON_ONNX for x in (PEERS[n] + ' / pgfit', 'at the ceiling'))], rows)]
+
+
 def main():
     a = arguments()
     python = {v: os.environ.get(v) for v in ('PG_KERAS2_PYTHON', 'PG_TORCH_PYTHON', *ON_ONNX.values())}
@@ -118,7 +145,7 @@ def main():
     table = report.table(['model', 'batch', 'pgfit, ms/row', *PEERS.values(), *(x + ' / pgfit' for x in PEERS.values()), 'first prediction, s'], rows)
     text = ['# Predictions beside Keras, ONNX Runtime and OpenVINO', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
             'Least of %d rounds of one interleaved run, float32; %s. The first prediction in the order of the columns.'
-            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table]
+            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table, *ceilings(a, best)]
     with open(a.report, 'w') as f:
         f.write('\n'.join(text))
     if a.readme:
