@@ -132,10 +132,22 @@ done:
     return st;
 }
 
-/* A tensor that is the source's own: its bytes were compared as a whole or not touched, but
- * compressed ones may have been damaged before. */
-static pg_status check_linked(proof *p, size_t dst, pg_err *err)
+/* A part of the output's tensor could not be read; if the source's own cannot either, that is what
+ * has to be said. */
+static void blame(const proof *p, const pair *x, uint64_t off, size_t n, pg_status st, pg_err *err)
 {
+    pg_err of_source = {0};
+    if (!err || pg__store_read_raw(p->plan->src, x->src, off, p->want, n, &of_source) != st)
+        return;
+    *err = of_source;
+    pg_err_prefix(err, PG_SHOW(pg__store_path(p->plan->src)));
+}
+
+/* A tensor that is the source's own: its bytes are compared as a whole or not touched, but
+ * compressed ones may have been damaged before. */
+static pg_status check_linked(proof *p, const pair *x, pg_err *err)
+{
+    const size_t dst = x->dst;
     const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
     pg_status st = PG_OK;
     if (!p->read_linked || pg__store_extent(p->out, dst).io)
@@ -146,6 +158,8 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
         if (pg__cancelled(p->opts->cancel))
             return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
         st = pg__store_read_raw(p->out, dst, off, p->got, n, err);
+        if (st == PG_E_FORMAT)
+            blame(p, x, off, n, st, err);
         pg__progress_add(p->opts->progress, n);
     }
     return st;
@@ -170,7 +184,7 @@ static pg_status check_tensor(proof *p, const pair *x, pg_err *err)
         return differs("the name of this tensor", x->name, err);
     if (!same_array(pg__store_tensor(p->plan->src, x->src), b))
         return differs("its type or shape", x->name, err);
-    const pg_status st = p->links                ? check_linked(p, x->dst, err)
+    const pg_status st = p->links                ? check_linked(p, x, err)
                          : knows_sum(p, x, &sum) ? check_sum(p, x, sum, err)
                                                  : check_data(p, x, err);
     p->n_verified += st == PG_OK;

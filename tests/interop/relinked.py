@@ -7,7 +7,8 @@ compressed tensors. Needs PG_JUDGE_PYTHON (h5py, numpy) and skips (77) without i
 1. A copy holds nothing of its source that nothing leads to, or that a new file does not get. Texts are planted by h5py in each
    place where an HDF5 file keeps something, and taken away again; no fifteen bytes of them are found in the copy.
 2. Such a file is a file like any other to h5py and to the HDF Group's tools: it is changed, grown, repacked, and all of our tools
-   go on with the result. So is a file that is written afresh, of few tensors or of thousands, and it shows what libhdf5 would."""
+   go on with the result. So is a file that is written afresh, of few tensors or of thousands, and it shows what libhdf5 would.
+3. Compressed data that is damaged is the source's fault, not the copy's: the message names the source, and where it is in there."""
 import argparse
 import os
 import pathlib
@@ -412,6 +413,28 @@ class Life:
         copy.unlink()
 
 
+# ---- 3: who is to blame ----
+
+def damaged(box, work):
+    """What is wrong with the answers for a source with a damaged chunk, as a copy and in place."""
+    source, bad = work / 'damaged.h5', []
+    shutil.copy(os.path.join(box.data, WRAPPER % 'weights'), source)
+    compress_file(source)
+    with h5py.File(source, 'r') as f:
+        _, _, d = max(tensors_of(f), key=lambda t: t[2].size)
+        name, chunk = d.name[1:], d.id.get_chunk_info(0)
+    before = bytearray(source.read_bytes())
+    before[chunk.byte_offset + chunk.size // 2] ^= 0xff
+    source.write_bytes(before)
+    for args, more in ((source, work / 'of damaged.h5'), ''), (('--in-place', source), '; nothing changed'):
+        r = box.tool('pgunwrap', *args)
+        if r.rc != 2 or r.err.splitlines()[0] != f'pgunwrap: {source}: {name}: compressed data is damaged{more}':
+            bad.append(('a damaged chunk', r.show()))
+    if source.read_bytes() != before or (work / 'of damaged.h5').exists():
+        bad.append(('a damaged chunk', 'something was written'))
+    return bad
+
+
 def main():
     global h5py, np
     p = argparse.ArgumentParser()
@@ -434,8 +457,9 @@ def main():
             copies.all_of(kind)
         copies.many()
         life.run()
+        blamed = damaged(box, pathlib.Path(d))
     print(f'{copies.n_relinked} copies were relinked')
-    return finish('relinked', copies.bad + life.bad, copies.n + life.n)
+    return finish('relinked', copies.bad + life.bad + blamed, copies.n + life.n + 3)
 
 
 if __name__ == '__main__':
