@@ -341,6 +341,10 @@ def test_page(b, a, url):
             judge('option' not in text(b, 'failure'), f'an action that the tool knows: {actions[-1]}')
         judge(len(actions) == 8, 'every tool is an action')
 
+        for path, answer in (data / 'README.md', 'no checkpoint'), (data / 'extra/checkpoints/training_args.bin', 'does not support'):
+            open_page(b, url)
+            choose(b, path)
+            judge(answer in text(b, 'verdict') and path.name in text(b, 'failure'), f'{path.name}: {answer}')
         open_page(b, url)
         big = d / 'big.safetensors'
         write_big(big, 200 << 20)

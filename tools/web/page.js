@@ -306,7 +306,7 @@ async function look(operands) {
         await offer_report();
     }
     if (is_wanted())
-        show_answer(t(found.verdict) ?? t('unknown'));
+        show_answer(t(found.status === 3 ? 'unsupported' : found.verdict) ?? t('unknown'));
 }
 
 function show_several(found) {
