@@ -8,9 +8,11 @@ run.py does; the median of the steps, best of the rounds. PG_TORCH_PYTHON names 
 
 --link: how much of the exchange is hidden behind the computation where the ranks are two machines (tests/ranks/wires.py) on a link of
 1 Gbit/s. Each rank takes the model's batch, times each of --batches. Without exchange: two processes at once that do not know of each
-other, as many rows each; alone: the same sums, while nobody computes (ninja tests/bench_exchange). Hidden: 1 - (2 ranks - without
-exchange) / alone. At most: what pgfit --plan says could be, as gradients are there only when the backward pass has made them. The link
-has no delay: that asks for netem."""
+other, as many rows each; alone: the same sums, while nobody computes (ninja tests/bench_exchange). Outlasts: what pgfit says of the
+rank that waits least: sums that were not finished when the backward pass was. Hidden: 1 - outlasts / alone; slower: (2 ranks - without
+exchange) / alone, which is also what moving the sums takes from the cores, and, of long steps, the difference of two large numbers. At
+most: what pgfit --plan says could be hidden, as gradients are there only when the backward pass has made them. The link has no delay:
+that asks for netem."""
 import argparse
 import math
 import os
@@ -129,7 +131,7 @@ class Link(trainer.Bench):
 
 
 def link_table(samples, models):
-    out = ['| model | MB | rows per rank | without exchange | exchange alone | 2 ranks | hidden | at most |', '|---' + '|---:' * 7 + '|']
+    out = ['| model | MB | rows per rank | without exchange | exchange alone | 2 ranks | outlasts | hidden | at most | slower |', '|---' + '|---:' * 9 + '|']
     done = {(s['model'], s['rows']) for s in samples if s.get('peer') == 'at most' and s['model'] in models}
     for m, rows in sorted(done, key=lambda x: (models.index(x[0]), x[1])):
         def of(peer, key='ms_med'):
@@ -137,13 +139,13 @@ def link_table(samples, models):
         pairs = list(zip(of('without exchange, 0'), of('without exchange, 1')))
         alone, both = of('exchange alone'), of('2 ranks on a link')
         if not pairs or not alone or not both:
-            out.append('| %s | – | %d | – | – | – | – | – |' % (m, rows))
+            out.append('| %s | – | %d | – | – | – | – | – | – | – |' % (m, rows))
             continue
-        apart = min(max(p) for p in pairs)
-        hidden = 1 - (min(both) - apart) / statistics.median(alone)
-        out.append('| %s | %.1f | %d | %s | %s | %s | **%.0f %%** | %.0f %% |' % (
-            m, of('at most', 'bytes')[0] / 1e6, rows, shown(apart), shown(statistics.median(alone)), shown(min(both)), hidden * 100,
-            statistics.median(of('at most', 'share')) * 100))
+        apart, alone = min(max(p) for p in pairs), statistics.median(alone)
+        outlasts = statistics.median(share * ms for share, ms in zip(of('2 ranks on a link', 'exchange'), of('2 ranks on a link', 'ms_step')))
+        out.append('| %s | %.1f | %d | %s | %s | %s | %s | **%.0f %%** | %.0f %% | %.0f %% |' % (
+            m, of('at most', 'bytes')[0] / 1e6, rows, shown(apart), shown(alone), shown(min(both)), shown(outlasts), (1 - outlasts / alone) * 100,
+            statistics.median(of('at most', 'share')) * 100, (min(both) - apart) / alone * 100))
     loads = [s['load'] for s in samples if 'load' in s]
     return '\n'.join(out) + ('\n\nLoad of the machine meanwhile: %.0f to %.0f. Of an exchange of a few ms the share is noise.\n' % (min(loads), max(loads)) if loads else '\n')
 

@@ -204,8 +204,9 @@ class Bench:
             self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
             return
         ms = sorted(s['ms'] for _, s in steps[warm:])
+        ranks = [r for _, x in lines if '"ranks": [' in x for r in json.loads(x)['ranks']]
         self.add(**base, ver=self.version.split()[-1], ms_step=round(sum(ms) / len(ms), 3), ms_med=round(ms[len(ms) // 2], 3), ms_min=round(ms[0], 3),
-                 t_first=round(steps[0][0] - begun, 3),
+                 **({'exchange': min(r['exchange'] for r in ranks)} if ranks else {}), t_first=round(steps[0][0] - begun, 3),
                  loss=steps[-1][1]['loss'])
 
     def logs(self, name, model, n_round):
