@@ -86,7 +86,7 @@ pg__wants_elem pg__result_elem(const pg__op *op, uint32_t k)
 
 int pg__commutes_with_rounding(const pg__act_attrs *act)
 {
-    return act->kind == PG_ACT_RELU && isinf(act->a) && act->b == 0 && act->c == 0;
+    return act->kind == PG_ACT_RELU && act->a == INFINITY && act->b == 0 && act->c == 0;
 }
 
 /* Are results only numbers of operands, or 0? */

@@ -38,6 +38,34 @@ static pg__elem elem_of(const limits *l, const pg__inst *i)
     return l->elems && i->origin < l->n_elems ? l->elems[i->origin] : PG_ELEM_REAL;
 }
 
+/* Does the gradient of v come from products that give it rounded? Only then rounding it once more
+ * behind the activation would change nothing. */
+static int is_for_products(const pg__tape *t, pg__val v, const limits *l)
+{
+    if (l->kept[v])
+        return 0;
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *i = &t->insts[at];
+        for (uint32_t k = 0; k < i->n_in; k++) {
+            const pg__op_kind kind = (pg__op_kind)i->op->kind;
+            const int multiplies = k == 0 && (kind == PG_OP_conv || kind == PG_OP_dense);
+            if (pg__in(t, i, k) != v)
+                continue;
+            if (elem_of(l, i) != PG_ELEM_AS_BF16 ||
+                !(multiplies || (kind == PG_OP_pad && is_for_products(t, pg__out(t, i, 0), l))))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static int may_join(const pg__tape *t, const pg__inst *act, pg__elem elem, const limits *l)
+{
+    return elem == PG_ELEM_REAL ||
+           (elem == PG_ELEM_AS_BF16 && pg__commutes_with_rounding(act->attrs) &&
+            is_for_products(t, pg__out(t, act, 0), l));
+}
+
 /* The normalisation that an instruction can become part of, if it is an activation. */
 static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses *u, const limits *l)
 {
@@ -49,9 +77,7 @@ static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses 
     pg__inst *norm = &t->insts[u->maker[between]];
     const pg__elem elem = elem_of(l, norm);
     const int fits = norm->op == pg__op_of(PG_OP_bn_apply) && norm->device == act->device &&
-                     elem == elem_of(l, act) &&
-                     (elem == PG_ELEM_REAL ||
-                      (elem == PG_ELEM_AS_BF16 && pg__commutes_with_rounding(act->attrs)));
+                     elem == elem_of(l, act) && may_join(t, act, elem, l);
     return fits && !((const pg__bn_attrs *)norm->attrs)->has_act ? norm : NULL;
 }
 

@@ -116,6 +116,8 @@ static void compute(built *b, pg__elem elem, double *to)
                             : number(v, i);
         for (size_t i = 0; i < n && v == seed; i++)
             mem[v][i] = number(100, i) - 1; /* whatever its place on the tape */
+        if (t->values[v].elem == PG_ELEM_AS_BF16)
+            round_all(mem[v], n);
     }
     run(t, mem);
     memcpy(to, mem[b->y], N_MADE * sizeof *to);
@@ -212,8 +214,16 @@ static void leaves_all_others_as_they_are(void **state)
     assert_int_equal(left(SQUASHED_TWICE), 1);
 }
 
-/* Rounding to bfloat16 in between is the same behind a ReLU, not behind others. */
-static void joins_only_relu_where_numbers_are_rounded(void **state)
+/* A dense layer of the same width behind the activation, which computes with elem too. */
+static void add_product(built *b)
+{
+    const pg__val w = param(&b->t, 2, WIDTH, WIDTH, 0);
+    assert_ok(pg__emit2(&b->t, PG_OP_dense, NULL, b->y, w, &b->y, NULL));
+}
+
+/* Rounding to bfloat16 in between is the same behind a ReLU, not behind others, if its gradient is
+ * rounded. */
+static void joins_only_relu_before_products_where_numbers_are_rounded(void **state)
 {
     static const pg__act_attrs acts[] = {{PG_ACT_RELU, INFINITY, 0, 0},
                                          {PG_ACT_RELU, 6, 0, 0},
@@ -222,22 +232,48 @@ static void joins_only_relu_where_numbers_are_rounded(void **state)
     static const pg__elem elems[] = {PG_ELEM_AS_BF16};
     const unsigned char kept[MANY] = {0};
     (void)state;
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        const plan p = {.act = acts[i]};
-        built b;
-        build(&b, &p);
-        assert_ok(pg__tape_norm_act(&b.t, kept, elems, 1, NULL));
-        assert_int_equal(count(&b.t, PG_OP_act), i > 0);
-        pg__tape_fini(&b.t);
-    }
-    double got[2][2 * N_MADE + 2 * WIDTH] = {{0}};
-    for (int pass = 0; pass < 2; pass++) {
-        const plan p = {.act = acts[0]};
-        built b;
-        build(&b, &p);
-        if (pass)
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        for (int read = 0; read < 2; read++) {
+            const plan p = {.act = acts[i]};
+            unsigned char output[MANY] = {0};
+            built b;
+            pg__val other;
+            build(&b, &p);
+            const pg__val y = b.y;
+            output[y] = !read;
+            add_product(&b);
+            if (read)
+                assert_ok(pg__emit1(&b.t, PG_OP_softmax, NULL, y, &other, NULL));
+            assert_ok(pg__tape_norm_act(&b.t, output, elems, 1, NULL));
+            assert_int_equal(count(&b.t, PG_OP_act), 1); /* an output; read by another operation */
+            pg__tape_fini(&b.t);
+            build(&b, &p);
+            add_product(&b);
             assert_ok(pg__tape_norm_act(&b.t, kept, elems, 1, NULL));
-        compute(&b, elems[0], got[pass]);
+            assert_int_equal(count(&b.t, PG_OP_act), i > 0);
+            pg__tape_fini(&b.t);
+        }
+}
+
+static void relu_is_the_same_where_numbers_are_rounded(void **state)
+{
+    static const pg__elem elem = PG_ELEM_AS_BF16;
+    const unsigned char kept[MANY] = {0};
+    double got[2][2 * N_MADE + 2 * WIDTH] = {{0}};
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        const plan p = {.act = {PG_ACT_RELU, INFINITY, 0, 0}};
+        size_t n_rounded = 0;
+        built b;
+        build(&b, &p);
+        add_product(&b);
+        b.t.values[b.x].elem = elem; /* as if a layer had made it */
+        if (pass)
+            assert_ok(pg__tape_norm_act(&b.t, kept, &elem, 1, NULL));
+        compute(&b, elem, got[pass]);
+        for (pg__val v = 0; v < b.t.n_values; v++)
+            n_rounded += b.t.values[v].elem == elem;
+        assert_true(n_rounded > 4);
         assert_int_equal(count(&b.t, PG_OP_act_grad), !pass);
         pg__tape_fini(&b.t);
     }
@@ -271,5 +307,6 @@ static void stores_only_slopes_that_are_dear(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(gives_the_same_numbers),
              cmocka_unit_test(leaves_all_others_as_they_are),
-             cmocka_unit_test(joins_only_relu_where_numbers_are_rounded),
+             cmocka_unit_test(joins_only_relu_before_products_where_numbers_are_rounded),
+             cmocka_unit_test(relu_is_the_same_where_numbers_are_rounded),
              cmocka_unit_test(stores_only_slopes_that_are_dear))
