@@ -60,7 +60,7 @@ static void run_dense(pg__dev *d)
     pg__tape_fini(&t);
 }
 
-static void what_is_prepared_beside_is_not_waited_for(void **state)
+static void devices_that_prepare_beside_compute_and_close(void **state)
 {
     const pg__dev_opts warm = {.n_threads = 1, .warm = 1};
     pg__dev *d[2];
@@ -78,4 +78,4 @@ static void what_is_prepared_beside_is_not_waited_for(void **state)
 PG_TEST_MAIN(cmocka_unit_test(a_device_is_a_back_end_and_a_number),
              cmocka_unit_test(other_words_are_refused),
              cmocka_unit_test(gpus_are_known_by_their_names),
-             cmocka_unit_test(what_is_prepared_beside_is_not_waited_for))
+             cmocka_unit_test(devices_that_prepare_beside_compute_and_close))

@@ -40,17 +40,35 @@ static uint32_t step_from_environment(void)
     return text ? (uint32_t)strtoul(text, NULL, 10) : 4001;
 }
 
+/* Up to CHUNK floats from those of `*bits` on. */
+static size_t next_floats(float *x, uint64_t *bits)
+{
+    const uint32_t step = step_from_environment();
+    size_t n = 0;
+    for (; n < CHUNK && *bits <= UINT32_MAX; n++, *bits += step) {
+        const uint32_t b = (uint32_t)*bits;
+        memcpy(&x[n], &b, sizeof b);
+    }
+    return n;
+}
+
+static void for_each_isa(void (*see)(const vmath_fns *f, const char *isa))
+{
+    see(&vmath_fns_f32, "base");
+#ifdef PG_HAVE_X86_ISAS
+    if (pg__isa_present(PG_ISA_AVX2))
+        see(&vmath_fns_avx2, "avx2");
+    if (pg__isa_present(PG_ISA_AVX512))
+        see(&vmath_fns_avx512, "avx512");
+#endif
+}
+
 static void check(const char *isa, const char *name, void (*fn)(const float *, float *, size_t),
                   double (*exact)(double), double bound)
 {
     static float x[CHUNK], y[CHUNK];
-    const uint32_t step = step_from_environment();
     for (uint64_t bits = 0; bits <= UINT32_MAX;) {
-        size_t n = 0;
-        for (; n < CHUNK && bits <= UINT32_MAX; n++, bits += step) {
-            const uint32_t b = (uint32_t)bits;
-            memcpy(&x[n], &b, sizeof b);
-        }
+        const size_t n = next_floats(x, &bits);
         fn(x, y, n);
         for (size_t i = 0; i < n; i++)
             if (!(error_of(exact((double)x[i]), y[i]) <= bound))
@@ -104,25 +122,14 @@ static void stays_within_its_bounds(const vmath_fns *f, const char *isa)
 static void every_function_stays_within_its_bound(void **state)
 {
     (void)state;
-    stays_within_its_bounds(&vmath_fns_f32, "base");
-#ifdef PG_HAVE_X86_ISAS
-    if (pg__isa_present(PG_ISA_AVX2))
-        stays_within_its_bounds(&vmath_fns_avx2, "avx2");
-    if (pg__isa_present(PG_ISA_AVX512))
-        stays_within_its_bounds(&vmath_fns_avx512, "avx512");
-#endif
+    for_each_isa(stays_within_its_bounds);
 }
 
 static void agrees_below_zero(const vmath_fns *f, const char *isa)
 {
     static float x[CHUNK], y[CHUNK], down[CHUNK];
-    const uint32_t step = step_from_environment();
     for (uint64_t bits = UINT32_C(1) << 31; bits <= UINT32_MAX;) { /* -0 to -NaN */
-        size_t n = 0;
-        for (; n < CHUNK && bits <= UINT32_MAX; n++, bits += step) {
-            const uint32_t b = (uint32_t)bits;
-            memcpy(&x[n], &b, sizeof b);
-        }
+        const size_t n = next_floats(x, &bits);
         f->exp(x, y, n);
         f->exp_down(x, down, n);
         for (size_t i = 0; i < n; i++)
@@ -135,13 +142,7 @@ static void agrees_below_zero(const vmath_fns *f, const char *isa)
 static void exp_of_negative_numbers_has_the_bits_of_exp(void **state)
 {
     (void)state;
-    agrees_below_zero(&vmath_fns_f32, "base");
-#ifdef PG_HAVE_X86_ISAS
-    if (pg__isa_present(PG_ISA_AVX2))
-        agrees_below_zero(&vmath_fns_avx2, "avx2");
-    if (pg__isa_present(PG_ISA_AVX512))
-        agrees_below_zero(&vmath_fns_avx512, "avx512");
-#endif
+    for_each_isa(agrees_below_zero);
 }
 
 static void zeros_keep_their_sign(void **state)
