@@ -23,6 +23,7 @@
 #define GONE_EVERY   0.05              /* seconds between looks for peers' processes */
 #define AFTER_CANCEL 10.0              /* seconds for the others, once all must leave */
 #define AT_THE_END   3600.0            /* seconds, for those that are alive */
+#define LATE_NAPS    1000              /* of 1 ms, for a transport to give its own message */
 #define PIECE        ((size_t)1 << 30) /* bytes of one message; MPI counts in ints */
 
 static int is_cancelled(const pg__comm *c)
@@ -69,8 +70,8 @@ static void *open_job(void *arg)
 static pg_status join(pg__comm *c, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    const double until = pg__now() + c->timeout + 1; /* a transport with its own timeout gives a
-                                                    better message */
+    const double until = pg__now() + c->timeout;
+    int late = 0;
     opening *o = pg__mem_array(1, sizeof *o);
     pthread_t thread;
     pg_status st = PG_OK;
@@ -83,8 +84,12 @@ static pg_status join(pg__comm *c, pg_err *err)
         pg__mem_free(o);
         return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
     }
-    while (!o->is_over && pg__now() < until && !is_cancelled(c))
+    /* A transport with its own timeout gives a better message. The naps that it has for that are
+     * counted, not timed: this process, or the machine, may have been stopped for any time. */
+    while (!o->is_over && late < LATE_NAPS && !is_cancelled(c)) {
         nanosleep(&nap, NULL);
+        late += pg__now() >= until;
+    }
     if (!o->is_over) {
         (void)pthread_detach(thread);
         c->is_broken = 1;
