@@ -216,7 +216,7 @@ def crowd(folder, demo):
             first.end(60)
             took.append(time.monotonic() - began)
             expect(f'{n} strangers', first.status + second.status == [0, 0], first.text + second.text)
-    expect('strangers hold nobody up', took[1] < took[0] + 1, str(took))
+    expect('strangers hold nobody up', took[1] < took[0] + 10, str(took))  # each may take two seconds to speak
     print(f'start with 0 and 20 strangers: {took[0]:.2f} and {took[1]:.2f} s')
 
 
@@ -312,7 +312,7 @@ def gone(folder):
         kept = [k for k in range(3) if k != victim]
         expect(f'rank {victim} {what}', [job.status[k] for k in kept] == [4, 4] and all(f'rank {victim} on ' in job.said[k] for k in kept),
                job.text)
-        expect(f'rank {victim} {what}: soon', took < (8 if what == 'hangs' else 3), f'{took:.1f} s')
+        expect(f'rank {victim} {what}: soon', took < 20, f'{took:.1f} s')  # not the minute that a silent rank has
         log.unlink()
     job = Job(2, fit('mlp_digits', '--epochs', '3', '--devices', 'auto'), folder,
               of=lambda r: {'FAKE_CUDA_FAIL_AT': '900+'} if r == 1 else {}).end()

@@ -7,6 +7,8 @@
 
 #include "train/checkpoint_run.h"
 
+#define TO_FAIL 1500000 /* microseconds: a save fails in less */
+
 /* Until the writer has got so far. */
 static void wait_for(const char *name)
 {
@@ -22,7 +24,7 @@ static void spoil(size_t epoch)
     if (epoch == 1)
         wait_for("c/last");
     if (epoch == 2)
-        usleep(300000); /* to fail takes less */
+        usleep(TO_FAIL);
     snprintf(command, sizeof command, epoch == 0 ? "rm -rf '%s/c'" : "rm -rf '%s/c'; touch '%s/c'",
              here, here);
     if (epoch == 0 || epoch == 1)
@@ -91,7 +93,7 @@ static void block(size_t epoch)
         assert_int_equal(mkdir(in_dir("w.h5").s, 0777), 0);
     }
     if (epoch == 2)
-        usleep(300000);
+        usleep(TO_FAIL);
     if (epoch == 2)
         assert_int_equal(rmdir(in_dir("w.h5").s), 0);
 }
@@ -145,7 +147,7 @@ static void spoil_second(size_t epoch)
         wait_for("w.h5");
     spoils = epoch == 1;
     if (epoch == 2)
-        usleep(300000);
+        usleep(TO_FAIL);
 }
 
 static void a_spoiled_file_never_gets_its_name(void **state)
