@@ -205,19 +205,29 @@ function button(label, act, primary) {
     return b;
 }
 
-// Buttons for what a tool proposes and a page can do. Words in capitals are what only the user knows.
-function show_proposals(text) {
+// Buttons for what a tool proposes and a page can do. Words in capitals are what only the user knows; model, if it was given, is MODEL.
+function show_proposals(text, model) {
     for (const line of proposals_of(text)) {
         const action = /^pg(\w+)/.exec(line)[1], command = line.replace(/ OUT(?= |$)/, () => ` ${quote(free_name('single', ending(operand)))}`);
         if (!TOOLS.includes(action) || / --in-place( |$)/.test(command))
             continue;
         if (action === 'unwrap')
             proposed = command;
-        if (/ MODEL( |$)/.test(command))
+        if (/ MODEL( |$)/.test(command) && model)
+            $('proposals').append(model_button(action, command, model));
+        else if (/ MODEL( |$)/.test(command))
             ask_for_model(command);
         else if (!/ [A-Z]{3,}( |$)/.test(command))
             $('proposals').append(button(`${t(action)}: ${command}`, () => perform(command), true));
     }
+}
+
+const with_model = (command, path) => command.replace(/ MODEL(?= |$)/, () => ` ${quote(operand_of(path))}`);
+
+// If the command refuses the model that came with the file, the user may give another.
+function model_button(action, command, model) {
+    const whole = with_model(command, model);
+    return button(`${t(action)}: ${whole}`, () => perform(whole, () => ask_for_model(command)), true);
 }
 
 // A button for the file that stands for MODEL in a command; it stays if the command refuses it, and another takes its place.
@@ -232,7 +242,7 @@ function ask_for_model(command, last) {
         given.set(name, file);
         show_files();
         event.target.value = '';
-        await perform(command.replace(/ MODEL(?= |$)/, ` ${quote(name)}`), () => ask_for_model(command, name));
+        await perform(with_model(command, name), () => ask_for_model(command, name));
     };
 }
 
@@ -261,8 +271,14 @@ function show_end(result, name) {
     return result.cancelled || 'crash' in result;
 }
 
+// A file and a model without weights, given together: their names, or undefined.
+function file_and_model(found) {
+    const is_model = (f) => / WEIGHTS( |$)/.test(f.hint), models = found.filter(is_model), files = found.filter((f) => !is_model(f));
+    return files.length === 1 && models.length === 1 ? [files[0].file, models[0].file] : undefined;
+}
+
 // Looks at what was given and proposes what to do.
-async function look(operands) {
+async function look(operands, model) {
     clear_answer();
     $('answer').hidden = true;
     proposed = '';
@@ -282,7 +298,11 @@ async function look(operands) {
     if (Array.isArray(found) && found.length === 1)
         found = found[0];
     if (Array.isArray(found)) {
-        show_several(found);
+        const both = file_and_model(found);
+        if (both)
+            await look([both[0]], both[1]);
+        else
+            show_several(found);
         return;
     }
     if (found.file)
@@ -299,7 +319,7 @@ async function look(operands) {
     }
     $('text').textContent = text.out;
     $('details').hidden = !text.out;
-    show_proposals(text_of(text));
+    show_proposals(text_of(text), model);
     if (!found.error) {
         if (!$('proposals').firstChild && $('model').hidden)
             $('proposals').append(button(`${t('convert')}: ${command_for('convert')}`, () => perform(command_for('convert')), true));
