@@ -226,13 +226,18 @@ def meeting(folder):
     expect('a rank that never came', job.status == [4, 4] and 'of 3 ranks 2 came to localhost, not rank 1' in job.said[0], job.text)
     job = Job(2, demo, folder, only=(1,)).end(20)
     expect('no rank 0', job.status == [4] and 'rank 0 did not answer at localhost' in job.said[0], job.text)
-    job = Job(2, demo, folder, only=(1,))  # and while it waits, the machine stands still
-    time.sleep(0.5)
+    with socket.socket() as s:  # somebody is there, says nothing, and goes while the machine of rank 1 stands still
+        s.bind(('127.0.0.1', 0))
+        s.listen()
+        job = Job(2, demo, folder, of=lambda r: {'MASTER_PORT': str(s.getsockname()[1] - 1), 'MASTER_ADDR': '127.0.0.1'}, only=(1,))
+        s.accept()[0].close()
     os.killpg(job.all[0].pid, signal.SIGSTOP)
-    time.sleep(4)
-    os.killpg(job.all[0].pid, signal.SIGCONT)
+    try:
+        time.sleep(4)
+    finally:
+        os.killpg(job.all[0].pid, signal.SIGCONT)
     job.end(20)
-    expect('no rank 0, stopped', job.status == [4] and 'rank 0 did not answer at localhost' in job.said[0], job.text)
+    expect('no rank 0, stopped', job.status == [4] and 'rank 0 did not answer at 127.0.0.1' in job.said[0], job.text)
     job = Job(2, demo, folder, of=lambda r: {'TORCHELASTIC_RUN_ID': f'run{r}'}).end(20)
     expect('ranks of two jobs', job.status == [4, 4], job.text)
     job = Job(2, demo, folder, of=lambda r: {'MASTER_ADDR': 'no.such.host.invalid'}, only=(1,)).end(30)

@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -35,7 +34,7 @@ def ours(folder, factors):
     r = run([mpirun, '-np', 2, options.tools / 'pgfit', golden / 'model.json', '--weights', golden / 'init_weights.h5', '--data', golden / 'data.npz',
              '--loss', 'categorical_crossentropy', '--optimizer', f'sgd:learning_rate={LEARNING_RATE}', '--seed', 3, '-j', 1, '--devices', 'cpu:0',
              '--no-shuffle', '--batch-size', 50, '--epochs', EPOCHS, '-o', 'out.weights.h5', '--force', '--json',
-             *(['--compress', f'powersgd:rank={factors}'] if factors else [])], folder)
+             *(['--compress', f'powersgd:rank={factors}'] if factors else [])], folder, 60)
     losses = [json.loads(x)['loss'] for x in r.stdout.splitlines() if x.startswith('{"event": "epoch"')]
     expect(f'pgfit, rank {factors}', r.returncode == 0 and len(losses) == EPOCHS, show(r))
     return losses
@@ -46,9 +45,8 @@ def cost(losses, exact):
     return sum(a / b - 1 for a, b in zip(losses, exact, strict=True)) / EPOCHS
 
 
-r = subprocess.run([python, pathlib.Path(__file__).parent / 'powersgd_peer.py', golden, str(EPOCHS), str(LEARNING_RATE)], capture_output=True,
-                   text=True, env={**job.ENV, 'GLOO_SOCKET_IFNAME': 'lo'})
-theirs = [json.loads(x) for x in r.stdout.splitlines()]
+r = run([python, pathlib.Path(__file__).parent / 'powersgd_peer.py', golden, EPOCHS, LEARNING_RATE], None, 120, {'GLOO_SOCKET_IFNAME': 'lo'})
+theirs = [json.loads(x.removeprefix('losses ')) for x in r.stdout.splitlines() if x.startswith('losses ')]  # gloo prints, too
 if expect('PyTorch', r.returncode == 0 and len(theirs) == 10, show(r)):
     with tempfile.TemporaryDirectory() as folder:
         mine = {factors: ours(pathlib.Path(folder), factors) for factors in (0, 1, 2, 4)}
@@ -58,5 +56,5 @@ if expect('PyTorch', r.returncode == 0 and len(theirs) == 10, show(r)):
         costs = [cost(losses, exact) for f, _, losses in theirs if f == factors]
         own = cost(mine[factors], mine[0])
         print(f'rank {factors}: the loss is {own:.2%} larger, by PyTorch {", ".join(f"{c:.2%}" for c in costs)}')
-        expect(f'rank {factors}: as PyTorch', min(costs) / 1.5 < own < 1.5 * max(costs), f'{own}, PyTorch {costs}')
+        expect(f'rank {factors}: as PyTorch', min(costs) / 3 < own < 1.5 * max(costs), f'{own}, PyTorch {costs}')
 sys.exit(bool(job.bad))

@@ -1,7 +1,7 @@
 """usage: powersgd_peer.py GOLDEN EPOCHS LEARNING_RATE
 
 What powersgd.py asks PyTorch: the model of GOLDEN trained by two processes over gloo, once without and then with PyTorch's own
-PowerSGD. Prints a line of JSON each: rank of the factors (0: none), seed, losses of the epochs."""
+PowerSGD. Prints a line each, "losses" and JSON: rank of the factors (0: none), seed, losses of the epochs."""
 import json
 import os
 import sys
@@ -53,7 +53,7 @@ def process(rank, meet, golden, epochs, learning_rate):
     for factors, seed in [(0, 0), *((f, s) for f in (1, 2, 4) for s in range(3))]:
         losses = train(rank, golden, epochs, learning_rate, factors, seed)
         if rank == 0:
-            print(json.dumps([factors, seed, losses]), flush=True)
+            print('losses', json.dumps([factors, seed, losses]), flush=True)
     dist.barrier()
     os._exit(0)  # gloo's threads do not always survive its end
 
