@@ -13,7 +13,7 @@ const TOOLS = ['unwrap', 'wrap', 'join', 'split', 'convert', 'diff', 'check', 'i
 let language = 'en', asked = '';
 const engine = Engine.load(); // a promise: files may come before it
 let given = new Map(); // path -> File
-let operand = '', proposed = '', running = 0, turn = 0;
+let operand = '', model = '', proposed = '', running = 0, turn = 0; // model: what came with operand as its description
 
 // ---- language and action: the page's fragment ----
 
@@ -65,7 +65,7 @@ function free_name(stem, end) {
 // A command for one of the actions.
 function command_for(action) {
     const file = quote(operand_of(operand)), out = (stem, end) => quote(free_name(stem, end));
-    const second = [...given.keys()].find((p) => p !== operand) ?? 'OTHER';
+    const second = [...given.keys()].find((p) => p !== operand && p !== clean(model)) ?? 'OTHER';
     switch (action) {
     case 'unwrap': return proposed.startsWith('pgunwrap ') ? proposed : `pgunwrap ${file} ${out('single', ending(operand) || '.safetensors')}`;
     case 'wrap': return `pgwrap --gpus 2 ${file} ${out('parallel', ending(operand))}`;
@@ -73,7 +73,7 @@ function command_for(action) {
     case 'split': return `pgsplit --max-shard-size 1GB ${file} ${out('shards', '')}`;
     case 'convert': return `pgconvert ${file} ${out('converted', ending(operand) === '.safetensors' ? '.npz' : '.safetensors')}`;
     case 'diff': return `pgdiff ${file} ${quote(operand_of(second))}`;
-    case 'check': return `pgcheck ${file}`;
+    case 'check': return model ? `pgcheck --model ${quote(operand_of(model))} ${file}` : `pgcheck ${file}`;
     default: return `pginfo ${file}`;
     }
 }
@@ -205,30 +205,31 @@ function button(label, act, primary) {
     return b;
 }
 
-// Buttons for what a tool proposes and a page can do. Words in capitals are what only the user knows; model, if it was given, is MODEL.
-function show_proposals(text, model) {
+// Buttons for what a tool proposes and a page can do. Words in capitals are what only the user knows; MODEL may have come with the file.
+function show_proposals(text) {
     for (const line of proposals_of(text)) {
-        const action = /^pg(\w+)/.exec(line)[1], command = line.replace(/ OUT(?= |$)/, () => ` ${quote(free_name('single', ending(operand)))}`);
-        if (!TOOLS.includes(action) || / --in-place( |$)/.test(command))
+        const action = /^pg(\w+)/.exec(line)[1], open = line.replace(/ OUT(?= |$)/, () => ` ${quote(free_name('single', ending(operand)))}`);
+        if (!TOOLS.includes(action) || / --in-place( |$)/.test(open))
             continue;
+        const command = model ? with_model(open, model) : open;
         if (action === 'unwrap')
             proposed = command;
-        if (/ MODEL( |$)/.test(command) && model)
-            $('proposals').append(model_button(action, command, model));
-        else if (/ MODEL( |$)/.test(command))
+        if (/ MODEL( |$)/.test(command))
             ask_for_model(command);
         else if (!/ [A-Z]{3,}( |$)/.test(command))
-            $('proposals').append(button(`${t(action)}: ${command}`, () => perform(command), true));
+            $('proposals').append(button(`${t(action)}: ${command}`, () => perform(command, () => ask_for_another(open)), true));
     }
 }
 
-const with_model = (command, path) => command.replace(/ MODEL(?= |$)/, () => ` ${quote(operand_of(path))}`);
-
-// If the command refuses the model that came with the file, the user may give another.
-function model_button(action, command, model) {
-    const whole = with_model(command, model);
-    return button(`${t(action)}: ${whole}`, () => perform(whole, () => ask_for_model(command)), true);
+// What came with the file does not fit it.
+function ask_for_another(command) {
+    if (!model || !/ MODEL( |$)/.test(command))
+        return;
+    ask_for_model(command, clean(model));
+    model = '';
 }
+
+const with_model = (command, path) => command.replace(/ MODEL(?= |$)/, () => ` ${quote(operand_of(path))}`);
 
 // A button for the file that stands for MODEL in a command; it stays if the command refuses it, and another takes its place.
 function ask_for_model(command, last) {
@@ -271,18 +272,20 @@ function show_end(result, name) {
     return result.cancelled || 'crash' in result;
 }
 
-// A file and a model without weights, given together: their names, or undefined.
+// A file and a description without weights, given together: their names, or undefined.
 function file_and_model(found) {
-    const is_model = (f) => / WEIGHTS( |$)/.test(f.hint), models = found.filter(is_model), files = found.filter((f) => !is_model(f));
+    const is_model = ({action}) => action?.do === 'unwrap' && action.like && !action.file;
+    const models = found.filter(is_model), files = found.filter((f) => !is_model(f));
     return files.length === 1 && models.length === 1 ? [files[0].file, models[0].file] : undefined;
 }
 
 // Looks at what was given and proposes what to do.
-async function look(operands, model) {
+async function look(operands, its_model = '') {
     clear_answer();
     $('answer').hidden = true;
     proposed = '';
     operand = operands[0] ?? '';
+    model = its_model;
     if (!operand)
         return;
     const names = operands.map(operand_of), is_wanted = begin();
@@ -319,7 +322,7 @@ async function look(operands, model) {
     }
     $('text').textContent = text.out;
     $('details').hidden = !text.out;
-    show_proposals(text_of(text), model);
+    show_proposals(text_of(text));
     if (!found.error) {
         if (!$('proposals').firstChild && $('model').hidden)
             $('proposals').append(button(`${t('convert')}: ${command_for('convert')}`, () => perform(command_for('convert')), true));
@@ -449,7 +452,7 @@ function connect() {
     $('clear').onclick = () => {
         turn++;
         given = new Map();
-        operand = proposed = '';
+        operand = model = proposed = '';
         engine.then((e) => e.forget());
         clear_answer();
         $('answer').hidden = $('busy').hidden = true;
