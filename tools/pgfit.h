@@ -151,5 +151,6 @@ void fit_print_start(const pg_run *r);
 void fit_print_end(fit_screen *s, const pg_fit_report *report);
 void fit_print_saved(const char *path);
 void fit_print_predicted(const char *path);
+void fit_print_quantized(const pg_quantized *q);
 
 #endif

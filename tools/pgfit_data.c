@@ -93,24 +93,46 @@ static void note_untrained(const pg_trainer *t)
                       "loads trained ones");
 }
 
+static void print_logs(const pg_logs *logs, const char *event, const char *before)
+{
+    if (cli.json)
+        printf("{\"event\": \"%s\"", event);
+    else
+        fputs(before, stdout);
+    for (size_t i = 0; i < logs->n; i++)
+        if (cli.json)
+            printf(", \"%s\": %.9g", logs->names[i], logs->values[i]);
+        else
+            printf("%s%s=%.4f", i > 0 ? " " : "", logs->names[i], logs->values[i]);
+    puts(cli.json ? "}" : "");
+}
+
+/* What int8 changes: loss and metrics in float32. */
+static pg_status evaluate_unquantized(pg_trainer *t, pg_data *data, pg_err *err)
+{
+    pg_predict_opts opts = predict_options(0);
+    pg_logs logs;
+    opts.unquantized = 1;
+    const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
+    if (st == PG_OK)
+        print_logs(&logs, "evaluate_float32", "in float32: ");
+    return st;
+}
+
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
 {
     const pg_predict_opts opts = predict_options(fit_args.fit.profile);
     pg_logs logs;
     note_untrained(t);
-    const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
+    pg_status st = pg_evaluate(t, data, &opts, &logs, err);
     if (st != PG_OK)
         return st;
     fit_show_data_notes(data);
     fit_show_compared(t);
-    fputs(cli.json ? "{\"event\": \"evaluate\"" : "", stdout);
-    for (size_t i = 0; i < logs.n; i++)
-        if (cli.json)
-            printf(", \"%s\": %.9g", logs.names[i], logs.values[i]);
-        else
-            printf("%s%s=%.4f", i > 0 ? " " : "", logs.names[i], logs.values[i]);
-    puts(cli.json ? "}" : "");
-    return opts.profile ? fit_print_profile(t, err) : PG_OK;
+    print_logs(&logs, "evaluate", "");
+    if (opts.profile)
+        st = fit_print_profile(t, err);
+    return st == PG_OK && fit_args.train.quantize ? evaluate_unquantized(t, data, err) : st;
 }
 
 pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
@@ -118,6 +140,20 @@ pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
     const pg_predict_opts opts = predict_options(0);
     const pg_status st = pg_predict_check_file(t, fit_args.out, &opts, err);
     return st == PG_OK ? fit_open_data(out, fit_args.predict, err) : st;
+}
+
+/* By one batch; --quiet saves its time. */
+static pg_status show_quantized(pg_trainer *t, pg_data *data, pg_err *err)
+{
+    pg_predict_opts opts = predict_options(0);
+    pg_quantized q;
+    opts.steps = 1;
+    if (!fit_args.train.quantize || cli.quiet)
+        return PG_OK;
+    const pg_status st = pg_predict_quantized(t, data, &opts, &q, err);
+    if (st == PG_OK && q.n_rows > 0)
+        fit_print_quantized(&q);
+    return st;
 }
 
 pg_status fit_predict(pg_trainer *t, pg_data *data, pg_err *err)
@@ -130,6 +166,7 @@ pg_status fit_predict(pg_trainer *t, pg_data *data, pg_err *err)
         fit_show_data_notes(data);
         fit_show_compared(t);
         fit_print_predicted(fit_args.out);
+        st = show_quantized(t, data, err);
     }
     if (st == PG_OK && opts.profile)
         st = fit_print_profile(t, err);

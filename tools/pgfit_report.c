@@ -282,6 +282,31 @@ void fit_print_predicted(const char *path)
     }
 }
 
+/* What int8 changes. */
+void fit_print_quantized(const pg_quantized *q)
+{
+    if (cli.json) {
+        printf("{\"event\": \"quantized\", \"products\": %zu, \"rows\": %llu", q->n_products,
+               (unsigned long long)q->n_rows);
+        printf(", \"max_change\": %.9g, \"max_given\": %.9g, \"rel_change\": %.9g", q->max_change,
+               q->max_given, q->rel_change);
+        printf(", \"choices\": %llu, \"same\": %llu}\n", (unsigned long long)q->n_choices,
+               (unsigned long long)q->n_same);
+        return;
+    }
+    if (q->n_products == 0) {
+        fit_show_note("nothing is in int8: no dense layer or convolution for which it pays");
+        return;
+    }
+    printf("%s in int8: the numbers of %s change by %.1e or less, of %.3g (%.2g %% in all)",
+           cli_plural(q->n_products, "product").s, cli_plural(q->n_rows, "row").s, q->max_change,
+           q->max_given, 100 * q->rel_change);
+    if (q->n_choices > 0)
+        printf("; the largest number is the same in %llu of %llu", (unsigned long long)q->n_same,
+               (unsigned long long)q->n_choices);
+    putchar('\n');
+}
+
 /* How to load the saved file in Keras. */
 void fit_print_saved(const char *path)
 {

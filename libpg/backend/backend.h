@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-#define PG_BACKEND_ABI 12u
+#define PG_BACKEND_ABI 13u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -45,6 +45,7 @@ typedef struct pg__piece {
 typedef struct pg__needs {
     size_t scratch_bytes; /* per run, not shared */
     size_t shared_bytes;  /* made by share() from parameters; all runs read it until those change */
+    int in_int8;          /* parameters and operands are rounded to 8 bits (pg__tape.in_int8) */
     double tol_f32;       /* 0: the operation's own bound; else that of the chosen implementation */
 } pg__needs;
 

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "check/check_impl.h"
-#include "pg/train.h"
+#include "pg/predict.h"
 #include "store/values.h"
 
 #define DEFAULT_TOLERANCE 1e-4

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "onnx/onnx.h"
-#include "pg/train.h"
+#include "pg/predict.h"
 
 /* Rows of all inputs, and what the model makes of them. */
 typedef struct pg__onnx_rows {

@@ -103,6 +103,7 @@ typedef struct pg__tape {
     size_t cap_values, cap_insts, cap_operands, cap_attrs;
     uint32_t n_forward;      /* instructions of the forward pass; the others are backward */
     uint32_t origin, device; /* assigned to appended instructions */
+    int in_int8; /* products with parameters may be made in 8 bits: backend/cpu/int8.h */
 } pg__tape;
 
 /* A value's memory as an instruction sees it. */

@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "ops/attrs.h"
 
-extern const pg__conv_way pg__conv_wino, pg__conv_narrow, pg__conv_depthwise_lines,
+extern const pg__conv_way pg__conv_int8, pg__conv_wino, pg__conv_narrow, pg__conv_depthwise_lines,
     pg__conv_depthwise, pg__conv_matmul;
 #ifdef PG_HAVE_ONEDNN
 extern const pg__conv_way pg__conv_dnnl;
@@ -16,6 +16,7 @@ extern const pg__conv_way pg__conv_dnnl;
 
 /* In the order in which they are tried. */
 static const pg__conv_way *const ways[] = {
+    &pg__conv_int8,
     &pg__conv_wino,
     &pg__conv_narrow,
     &pg__conv_depthwise_lines,
@@ -73,6 +74,12 @@ static int is_normed(const pg__cpu_inst *i)
     return i->inst->op == pg__op_of(PG_OP_conv_norm);
 }
 
+/* The kernel includes the normalisation, in float32. */
+static pg__numbers numbers_of_norm(const pg__cpu_inst *i)
+{
+    return i->tape->in_int8 ? PG_NUMBERS_INT8 : PG_NUMBERS_F32;
+}
+
 static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
 {
     const pg__conv_attrs *a = i->attrs;
@@ -83,7 +90,7 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     pg__conv c = {.pass = pass,
                   .has_bias = pass == PG_CONV_Y && (pg__cpu_has(i, 2) || is_normed(i)),
                   .isa = i->isa,
-                  .numbers = is_normed(i) ? PG_NUMBERS_F32 : pg__cpu_numbers(i),
+                  .numbers = is_normed(i) ? numbers_of_norm(i) : pg__cpu_numbers(i),
                   .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
                   .is_lane = i->opts->deterministic,

@@ -47,6 +47,8 @@ int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
 
 pg__numbers pg__cpu_numbers(const pg__cpu_inst *i)
 {
+    if (i->tape->in_int8 && pg__cpu_is_param(i, 1))
+        return PG_NUMBERS_INT8;
     for (size_t k = 0; k < 2; k++)
         if (!pg__cpu_has(i, k) ||
             i->tape->values[pg__in(i->tape, i->inst, k)].elem != PG_ELEM_AS_BF16)

@@ -36,7 +36,8 @@ typedef struct pg__cpu_kernel {
 int pg__cpu_has(const pg__cpu_inst *i, size_t k);
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 
-/* What the first two operands hold: numbers of bfloat16 only if both do. */
+/* What the first two operands hold, or are to be made into: numbers of bfloat16 only if both do,
+ * int8 only if the second one is a parameter. */
 pg__numbers pg__cpu_numbers(const pg__cpu_inst *i);
 
 /* The kernel for an operation, or NULL. */

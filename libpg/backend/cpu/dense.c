@@ -2,14 +2,17 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/dense_int8.h"
 #include "backend/cpu/product.h"
 #include "base/mem.h"
+#include "base/try.h"
 
 typedef struct dense {
     pg__product product;
     size_t packed_bytes; /* bytes made of w in every run; 0: none, or made once for all */
     size_t n_in;         /* an absent bias may have no place either */
     const pg__lines *lines;
+    pg__dense_int8 *in_int8; /* instead of the product; or NULL */
 } dense;
 
 static size_t last(const pg__dims *s)
@@ -45,13 +48,18 @@ static pg_status new_state(void **state, const pg__cpu_inst *i, pg__product_kind
 
 static void release(void *state)
 {
-    pg__mem_free(state);
+    dense *d = state;
+    pg__dense_int8_free(d->in_int8);
+    pg__mem_free(d);
 }
 
 static void share(const void *state, void *const *args, void *shared)
 {
     const dense *d = state;
-    pg__product_pack(&d->product, args[1], shared);
+    if (d->in_int8)
+        pg__dense_int8_pack(d->in_int8, args[1], shared);
+    else
+        pg__product_pack(&d->product, args[1], shared);
 }
 
 static const float *packed_of(const dense *d, const float *w, void *scratch, const void *shared)
@@ -66,17 +74,48 @@ static const float *packed_of(const dense *d, const float *w, void *scratch, con
 
 enum { X, W, B };
 
+static pg_status prepare_int8(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
+{
+    const pg__dims *x = &i->shapes[X];
+    const size_t batch = x->rank > 1 && x->d[0] > 0 ? (size_t)x->d[0] : 1;
+    pg_status st = PG_OK;
+    dense *d = pg__mem_array(1, sizeof *d);
+    if (!d)
+        return pg__nomem(err);
+    *d = (dense){.n_in = i->inst->n_in};
+    PG_TRY(pg__dense_int8_new(&d->in_int8, batch, rows_of(x) / batch, last(&i->shapes[W]), last(x),
+                              i->isa, needs, err));
+    if (d->in_int8) {
+        *state = d;
+        d = NULL;
+    }
+done:
+    if (d)
+        release(d);
+    return st;
+}
+
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return new_state(state, i, PG_ROWS, &i->shapes[X], last(&i->shapes[W]), last(&i->shapes[X]),
-                     needs, err);
+    pg_status st = PG_OK;
+    if (pg__cpu_numbers(i) == PG_NUMBERS_INT8)
+        PG_TRY(prepare_int8(state, i, needs, err));
+    if (!*state)
+        PG_TRY(new_state(state, i, PG_ROWS, &i->shapes[X], last(&i->shapes[W]), last(&i->shapes[X]),
+                         needs, err));
+done:
+    return st;
 }
 
 static void run(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const dense *d = state;
-    pg__product_run(&d->product, args[X], args[W], packed_of(d, args[W], scratch, shared),
-                    d->n_in > B ? args[B] : NULL, NULL, args[d->n_in], NULL);
+    const float *bias = d->n_in > B ? args[B] : NULL;
+    if (d->in_int8)
+        pg__dense_int8_run(d->in_int8, args[X], shared, bias, args[d->n_in], scratch);
+    else
+        pg__product_run(&d->product, args[X], args[W], packed_of(d, args[W], scratch, shared), bias,
+                        NULL, args[d->n_in], NULL);
 }
 
 const pg__cpu_kernel pg__cpu_dense = {prepare, release, share, run, NULL};

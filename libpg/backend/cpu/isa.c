@@ -38,6 +38,13 @@ int pg__isa_has_bf16(pg__isa isa)
     return pg__pointwise_bf16_of(isa) && __builtin_cpu_is("amd");
 }
 
+#ifdef PG_HAVE_AVX512_VNNI
+int pg__isa_has_vnni(pg__isa isa)
+{
+    return isa == PG_ISA_AVX512 && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 {
     return isa == PG_ISA_AVX512 ? &pg__isa_fns_avx512
@@ -64,6 +71,14 @@ const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
     return &pg__isa_fns_f32;
 }
 
+#endif
+
+#ifndef PG_HAVE_AVX512_VNNI
+int pg__isa_has_vnni(pg__isa isa)
+{
+    (void)isa;
+    return 0;
+}
 #endif
 
 pg_status pg__isa_named(pg__isa *out, const char *name, pg_err *err)

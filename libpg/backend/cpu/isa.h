@@ -14,7 +14,11 @@
 typedef enum pg__isa { PG_ISA_BASE, PG_ISA_AVX2, PG_ISA_AVX512, PG_N_ISAS } pg__isa;
 
 /* What the floats of operands hold. */
-typedef enum pg__numbers { PG_NUMBERS_F32, PG_NUMBERS_BF16 } pg__numbers;
+typedef enum pg__numbers {
+    PG_NUMBERS_F32,
+    PG_NUMBERS_BF16,
+    PG_NUMBERS_INT8 /* floats that are to be made into 8 bits: int8.h */
+} pg__numbers;
 
 /* The functions of one build. */
 typedef struct pg__isa_fns {
@@ -33,10 +37,13 @@ typedef struct pg__isa_fns {
 const char *pg__isa_name(pg__isa isa); /* "base", "avx2", "avx512" */
 int pg__isa_present(pg__isa isa);      /* is it built, and does this processor support it? */
 
-/* Are products of bfloat16 faster than those of float32? They are where VDPBF16PS starts as often as
- * an FMA: on AMD's processors, as measured on Zen 4. Intel's start one for four FMAs; its AMX is not
- * used. */
+/* Are products of bfloat16 faster than those of float32? They are where VDPBF16PS starts as often
+ * as an FMA: on AMD's processors, as measured on Zen 4. Intel's start one for four FMAs; its AMX is
+ * not used. */
 int pg__isa_has_bf16(pg__isa isa);
+
+/* Are products of 8 bits faster than those of float32, by AVX512-VNNI? */
+int pg__isa_has_vnni(pg__isa isa);
 
 /* By name; NULL or empty: the best that is present. PG_E_ARG: no such name; PG_E_UNSUPPORTED: not
  * present. */

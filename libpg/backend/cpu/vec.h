@@ -68,21 +68,36 @@ PG_INLINE pg__vec pg__mul_add(pg__vec x, pg__vec y, pg__vec sum)
 #endif
 }
 
-/* NaN stays NaN: the instructions return their second operand then. */
-PG_INLINE pg__vec pg__within(pg__vec v, const pg__range *r)
+/* Lane by lane; v if either is NaN. */
+PG_INLINE pg__vec pg__min(pg__vec than, pg__vec v)
 {
-    const pg__vec low = pg__splat(r->low), high = pg__splat(r->high);
 #if defined __AVX512F__
-    return (pg__vec)_mm512_min_ps((__m512)high, _mm512_max_ps((__m512)low, (__m512)v));
+    return (pg__vec)_mm512_min_ps((__m512)than, (__m512)v);
 #elif defined __AVX2__
-    return (pg__vec)_mm256_min_ps((__m256)high, _mm256_max_ps((__m256)low, (__m256)v));
+    return (pg__vec)_mm256_min_ps((__m256)than, (__m256)v);
 #else
-    for (size_t i = 0; i < PG_VEC; i++) {
-        const float bottom = v[i] < low[i] ? low[i] : v[i];
-        v[i] = bottom > high[i] ? high[i] : bottom;
-    }
+    for (size_t i = 0; i < PG_VEC; i++)
+        v[i] = than[i] < v[i] ? than[i] : v[i];
     return v;
 #endif
+}
+
+PG_INLINE pg__vec pg__max(pg__vec than, pg__vec v)
+{
+#if defined __AVX512F__
+    return (pg__vec)_mm512_max_ps((__m512)than, (__m512)v);
+#elif defined __AVX2__
+    return (pg__vec)_mm256_max_ps((__m256)than, (__m256)v);
+#else
+    for (size_t i = 0; i < PG_VEC; i++)
+        v[i] = than[i] > v[i] ? than[i] : v[i];
+    return v;
+#endif
+}
+
+PG_INLINE pg__vec pg__within(pg__vec v, const pg__range *r)
+{
+    return pg__min(pg__splat(r->high), pg__max(pg__splat(r->low), v));
 }
 
 /* The first n < PG_VEC floats; those after them are not touched, and read as 0. */

@@ -14,6 +14,7 @@
 #include "pg/job.h"
 #include "pg/onnx.h"
 #include "pg/page.h"
+#include "pg/predict.h"
 #include "pg/progress.h"
 #include "pg/resume.h"
 #include "pg/shard.h"

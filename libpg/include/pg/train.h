@@ -109,6 +109,12 @@ typedef struct pg_train_opts {
                       always float32; float16 scales the loss as Keras' LossScaleOptimizer. CPUs
                       refuse 3, and 2 but for AMD's since Zen 4 (PG_E_UNSUPPORTED), and note what of
                       0 they leave. 5: rounds as 2 on any CPU */
+    const char *quantize; /* "int8": predictions and evaluation multiply in 8 bits where that pays,
+                             in dense layers and convolutions: int8 kernels with a scale for each
+                             filter, operands of 8 bits as ONNX' DynamicQuantizeLinear makes them,
+                             with a scale for each row; all else, and training, stays as it is.
+                             Processors with AVX512-VNNI multiply faster then, others have the same
+                             numbers. CPUs only (PG_E_UNSUPPORTED). NULL: none */
     const char *place; /* model parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE" says where calls run
                           (the last match counts, patterns are allowed, calls count from 0); all
                           others run on the only one of `devices`. Weights are stored once: a GPU
@@ -547,51 +553,6 @@ typedef struct pg_op_profile {
  * measured. */
 PG_API PG_MUST_USE pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows,
                                                 size_t *n_rows, pg_err *err);
-
-/* ---- using a trained model ---- */
-
-typedef struct pg_predict_opts {
-    size_t batch_size; /* of all devices together; 0: 32. If rows do not affect each other,
-                          predictions of all rows are computed in batches that suit the cores and
-                          their caches: at most this many rows, but at least one for each core */
-    size_t steps;      /* batches, from the first row on; 0: all rows */
-    int force;         /* pg_predict_file(): replace an existing file */
-    int profile;       /* measure where the time goes, for pg_trainer_profile(). An only batch, or a
-                          last one of fewer rows, runs twice, the first time without measuring.
-                          Results stay the same; must be equal in all processes of a job */
-    const volatile int
-        *cancel; /* PG_E_CANCELLED before the next batch once *cancel != 0; or NULL */
-} pg_predict_opts;
-
-/* Loss and metrics over all rows in inference mode, as Keras' evaluate(). *out is valid until the
- * next call or until the trainer is closed. opts may be NULL. Errors as pg_fit()'s. */
-PG_API PG_MUST_USE pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
-                                         pg_logs *out, pg_err *err);
-
-/* Receives predictions; a status other than PG_OK ends the call and is returned. */
-typedef struct pg_predictions {
-    void *user;
-    /* Called once: the shapes of the complete arrays, in the order of the model's outputs; may be
-     * NULL. */
-    pg_status (*begin)(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err);
-    /* n_rows rows of an output from row `first` on, elements of its dtype, row-major. */
-    pg_status (*rows)(void *user, size_t output, uint64_t first, size_t n_rows, const void *values,
-                      pg_err *err);
-} pg_predictions;
-
-/* The outputs of every row of the inputs, in order. Targets are not needed. opts may be NULL. */
-PG_API PG_MUST_USE pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
-                                        const pg_predictions *to, pg_err *err);
-
-/* The same into a file that appears whole or not at all: .npy for one output, .npz with y0, y1, ...
- * for any number. PG_E_ARG: another suffix, .npy for several outputs, or an existing file. */
-PG_API PG_MUST_USE pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
-                                             const pg_predict_opts *opts, pg_err *err);
-
-/* Could pg_predict_file() write there? Meant to be asked before hours of training; nothing is
- * created. opts may be NULL. Errors: those of pg_predict_file() that concern the file. */
-PG_API PG_MUST_USE pg_status pg_predict_check_file(const pg_trainer *t, const char *path,
-                                                   const pg_predict_opts *opts, pg_err *err);
 
 #ifdef __cplusplus
 }

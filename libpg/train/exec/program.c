@@ -367,6 +367,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
             PG_TRY(p->backend->prepare(&c->kernel, pg__mp_program_dev(p, i->device), t, i, &needs,
                                        err));
         p->n_calls++;
+        p->n_in_int8 += (size_t)needs.in_int8;
         c->shared = p->shared_bytes;
         c->shared_bytes = needs.shared_bytes;
         if (p->apart)
@@ -443,6 +444,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     p->dev = opts->dev;
     p->masks_only = opts->masks_only;
     PG_TRY(pg__lower(&p->model, &opts->lower, err));
+    p->model.tape.in_int8 = opts->in_int8;
     if (p->masks_only) /* such a run changes no averages */
         p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
     PG_TRY(pg__program_rewrite(p, opts, err));

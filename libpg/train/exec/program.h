@@ -19,6 +19,7 @@ typedef struct pg__program_opts {
     const pg__objective *objectives; /* per output, or NULL: predictions only */
     const pg__elem *elems;           /* per leaf, what it computes with; NULL: PG_ELEM_REAL */
     int from_probabilities;          /* no shortcut to the logits */
+    int in_int8;                     /* products with parameters in 8 bits, where that pays */
     int masks_only;                  /* no losses, no predictions: the masks of the outputs */
     size_t n_lanes; /* lanes that may be run at once, a power of two; 0: one by one */
     const pg__backend *backend;
@@ -113,6 +114,9 @@ uint64_t pg__program_lanes_bytes(const pg__program *p);
  * lanes.h; those of the others are not touched. */
 pg_status pg__program_run_lanes(const pg__program *p, const pg__frame *const *f, size_t *at,
                                 int *meets);
+
+/* Calls that multiply in 8 bits. */
+size_t pg__program_n_in_int8(const pg__program *p);
 
 /* Multiplications and additions of a run, by the definition of its operations. */
 double pg__program_flops(const pg__program *p);

@@ -59,7 +59,7 @@ struct pg__program {
     int masks_only;
     pg__home *homes; /* per value */
     pg__step_call *calls;
-    size_t n_calls, n_meetings;
+    size_t n_calls, n_meetings, n_in_int8;
     size_t *settled;    /* per parameter: calls after which its gradient is final */
     uint32_t n_devices; /* devices that share the work */
     uint32_t *after;    /* memory of the calls' `after` */

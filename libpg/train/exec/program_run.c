@@ -265,6 +265,11 @@ uint64_t pg__program_meeting_elems(const pg__program *p)
     return p->meeting_elems;
 }
 
+size_t pg__program_n_in_int8(const pg__program *p)
+{
+    return p->n_in_int8;
+}
+
 pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t at)
 {
     const pg__step_call *c = &p->calls[at];

@@ -40,6 +40,7 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
 {
     pg_trainer *t = p->t;
     pg_status st = PG_OK;
+    t->loop.in_int8 = t->net.quantizes && !p->opts->unquantized;
     PG_TRY(pg__shapes_begin(t, &p->shapes, err));
     PG_TRY(pg__feed_bind(t, data, use, err));
     PG_TRY(pg__feed_open(&p->feed, t, data, use, err));
@@ -89,6 +90,7 @@ static void close_pass(pass *p)
     pg__totals_free(&p->totals);
     pg__feed_close(&p->feed);
     pg__shapes_end(p->t, &p->shapes);
+    p->t->loop.in_int8 = 0;
 }
 
 /* The next batch, or *out NULL. */

@@ -43,13 +43,14 @@ static uint64_t most_bytes(const pg_trainer *t, int *known)
     return most;
 }
 
-/* Bytes of the weights that every row needs as a whole. */
+/* Bytes of the weights that every row needs as a whole; in int8 nearly all are of one byte. */
 static uint64_t weight_bytes(const pg_trainer *t)
 {
+    const uint64_t each = t->loop.in_int8 ? 1 : t->devs.backend->real_bytes;
     uint64_t n = 0;
     for (size_t i = 0; i < t->vars.n_params; i++)
         if (strcmp(t->net.built_params.params[i].leaf->layer->class_name, "Embedding") != 0)
-            n += t->vars.n_elems[i] * t->devs.backend->real_bytes;
+            n += t->vars.n_elems[i] * each;
     return n;
 }
 

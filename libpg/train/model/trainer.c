@@ -9,6 +9,7 @@
 #include "train/model/compiled.h"
 #include "train/model/logs.h"
 #include "train/model/placement.h"
+#include "train/model/quantized.h"
 #include "train/model/slots.h"
 #include "train/model/transfer.h"
 #include "train/rules/rules.h"
@@ -448,6 +449,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(name_ends(t, err));
     PG_TRY(read_training(t, o, own, err));
     PG_TRY(pg__mixed_open(t, o, err));
+    PG_TRY(pg__quantized_open(t, o, err));
     st = make_params(t, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(pg__model_name(o->model, o->model_text)));

@@ -18,7 +18,7 @@ static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows
         if (!pg__dims_equal(&b->inputs[k], &t->net.input_dims[k]))
             return 0;
     return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only &&
-           b->device == device;
+           b->device == device && b->in_int8 == t->loop.in_int8;
 }
 
 /* The devices that share the work of a lane, if each has its own memory; freed by the caller. */
@@ -61,6 +61,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         .objectives = pass == PG_PREDICTS ? NULL : t->compiled.objectives,
         .elems = t->net.elems,
         .from_probabilities = t->compiled.from_probabilities,
+        .in_int8 = t->loop.in_int8,
         .masks_only = masks_only,
         .n_lanes = pass == PG_TRAINS ? lanes_at_once(t) : 0,
         .backend = t->devs.backend,
@@ -83,8 +84,13 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < t->net.n_inputs; k++)
         inputs[k] = t->net.input_dims[k];
-    t->programs.built[t->programs.n_built++] =
-        (pg__built){n_rows, pass, masks_only, device, inputs, p, 0, 0};
+    t->programs.built[t->programs.n_built++] = (pg__built){.n_rows = n_rows,
+                                                           .pass = pass,
+                                                           .masks_only = masks_only,
+                                                           .in_int8 = t->loop.in_int8,
+                                                           .device = device,
+                                                           .inputs = inputs,
+                                                           .program = p};
     *out = p;
     p = NULL;
     inputs = NULL;
@@ -304,8 +310,9 @@ static int is_for(const pg__step *s, const pg_trainer *t, uint64_t n_rows, pg__p
     for (size_t k = 0; s && k < t->net.n_inputs; k++)
         if (!pg__dims_equal(&s->inputs[k], &t->net.input_dims[k]))
             return 0;
-    return s && s->n_rows == n_rows && s->pass == pass && s->part_rows == t->loop.part_rows &&
-           s->n_metric_state == t->compiled.n_metric_state && s->is_looked_at == is_looked_at(t);
+    return s && s->n_rows == n_rows && s->pass == pass && s->in_int8 == t->loop.in_int8 &&
+           s->part_rows == t->loop.part_rows && s->n_metric_state == t->compiled.n_metric_state &&
+           s->is_looked_at == is_looked_at(t);
 }
 
 /* Resets the step to its state just after cutting. */
@@ -356,6 +363,7 @@ pg_status pg__step_cut(pg__step **out, pg_trainer *t, const pg__batch *b, pg__pa
                         .n_rows = b->n_rows,
                         .pass = pass,
                         .part_rows = t->loop.part_rows,
+                        .in_int8 = t->loop.in_int8,
                         .n_metric_state = t->compiled.n_metric_state,
                         .is_looked_at = is_looked_at(t)};
         t->programs.steps[0] = s;

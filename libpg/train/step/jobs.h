@@ -49,6 +49,7 @@ typedef struct pg__step {
     pg__pass pass;
     pg__dims *inputs;
     size_t n_metric_state;
+    int in_int8;
     int is_looked_at; /* values or times of its lanes are observed */
 
     const pg__batch *batch;

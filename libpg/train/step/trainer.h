@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_TRAINER_H
 #define PG_TRAIN_STEP_TRAINER_H
 
-#include "pg/train.h"
+#include "pg/predict.h"
 #include "train/data/data.h"
 #include "train/exec/exec.h"
 #include "train/rules/rules.h"
@@ -15,7 +15,7 @@ typedef enum pg__pass { PG_TESTS, PG_TRAINS, PG_PREDICTS } pg__pass;
 typedef struct pg__built {
     uint64_t n_rows;
     pg__pass pass;
-    int masks_only;
+    int masks_only, in_int8;
     size_t device;
     pg__dims *inputs; /* those it was compiled for; owned */
     pg__program *program;
@@ -126,6 +126,7 @@ typedef struct pg__trainer_net {
     const pg__rules *rules;
     pg__elem *elems;          /* per leaf, what it computes with; NULL: all PG_ELEM_REAL */
     int precision;            /* as pg_train_opts.precision */
+    int quantizes;            /* predictions and evaluation are in int8 */
     char *keras_version;      /* of the Keras that wrote the model, or NULL */
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */
     size_t n_inputs, n_outputs;
@@ -220,6 +221,7 @@ typedef struct pg__trainer_loop {
     uint64_t part_rows;          /* a batch runs in parts of so many rows; 0: at once */
     int stops_on_nan, nan_found; /* non-finite gradients are not applied */
     pg__watch *watch;            /* of the current step, or NULL */
+    int in_int8;                 /* the current pass: net.quantizes, unless it is not to */
     int is_trial;                /* steps are only timed: nothing persistent may change */
 } pg__trainer_loop;
 

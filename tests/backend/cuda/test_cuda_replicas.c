@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "pg/train.h"
+#include "pg/predict.h"
 
 #define N_VARIABLES 4 /* of mlp_digits */
 #define N_STEPS     6

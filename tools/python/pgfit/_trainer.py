@@ -45,7 +45,7 @@ class Trainer:
             a dictionary of their names. What is not given comes from the model.
         devices: "cpu:0" or a list of replicas ("cpu:0", "cpu:1"), "cuda:0"; "auto".
         options: the other members of pg_train_opts (freeze, replace_head, seed, threads, deterministic, precision,
-            schedule, rules, ...), see man pgfit.
+            quantize, schedule, rules, ...), see man pgfit.
 
     Raises UnsupportedError naming all layers that cannot be trained, MismatchError, ArgumentError.
     """
@@ -185,17 +185,25 @@ class Trainer:
             hooks.end()
 
     def evaluate(self, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = 32,
-                 steps: Optional[int] = None) -> Dict[str, float]:
-        """Loss and metrics over all rows, by name, as Keras' evaluate(return_dict=True)."""
-        o, logs = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), abi.pg_logs()
+                 steps: Optional[int] = None, unquantized: bool = False) -> Dict[str, float]:
+        """Loss and metrics over all rows, by name, as Keras' evaluate(return_dict=True).
+
+        unquantized: in float32, although the trainer was made with quantize="int8".
+        """
+        given = {"batch_size": batch_size, "steps": steps, "unquantized": unquantized}
+        o, logs = fill(abi.pg_predict_opts(), given), abi.pg_logs()
         self._warn_if_untrained()
         with Data(x, y, sample_weight) as data:
             long_call("pg_evaluate", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(logs), steer=o)
             return {logs.names[i].decode(): logs.values[i] for i in range(logs.n)}
 
-    def predict(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None) -> Any:
-        """Outputs for every row: an array of shape (rows, ...), or a list of them for several outputs."""
-        o, outputs = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), []  # type: ignore[var-annotated]
+    def predict(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None, unquantized: bool = False) -> Any:
+        """Outputs for every row: an array of shape (rows, ...), or a list of them for several outputs.
+
+        unquantized: in float32, although the trainer was made with quantize="int8".
+        """
+        given = {"batch_size": batch_size, "steps": steps, "unquantized": unquantized}
+        o, outputs = fill(abi.pg_predict_opts(), given), []  # type: ignore[var-annotated]
         types = dict(abi.pg_predictions._fields_)
         begin, rows = types["begin"](_begin(outputs)), types["rows"](_rows(outputs))
         to = abi.pg_predictions(begin=begin, rows=rows)
@@ -203,6 +211,13 @@ class Trainer:
         with Data(x) as data:
             long_call("pg_predict", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(to), steer=o)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def quantized(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None) -> Dict[str, Any]:
+        """What quantize="int8" changes: rows are predicted in both ways. The members of pg_quantized, without n_."""
+        o, found = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), abi.pg_quantized()
+        with Data(x) as data:
+            long_call("pg_predict_quantized", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(found), steer=o)
+        return {name.removeprefix("n_"): getattr(found, name) for name, _ in found._fields_}
 
 
 def _begin(outputs: List[Any]) -> Callable[..., int]:

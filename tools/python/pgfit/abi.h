@@ -154,7 +154,7 @@ struct pg_train_opts {
     const char *model; const char *model_text; const char *weights; const char *freeze; const char *replace_head;
     const char *init_from; const char *part; uint64_t seed; const char *optimizer; const char *optimizer_json; const
     char *schedule; int optimizer_rules; const char *loss; const char *loss_weights; const char *metrics; const char
-    *weighted_metrics; const char *rules; const char *devices; int gpu_tune; int cpu_merge; int precision; const char *place; size_t
+    *weighted_metrics; const char *rules; const char *devices; int gpu_tune; int cpu_merge; int precision; const char *quantize; const char *place; size_t
     threads; int deterministic; size_t lanes; int batch_norm; int conv; const char *compile_from; int
     loss_from_probabilities; int for_prediction; int joins_job; int shard_optimizer; const char *compress; double comm_timeout; const
     volatile int *cancel;
@@ -203,7 +203,10 @@ struct pg_fit_opts {
     const char *trace; size_t trace_first; size_t trace_last;
 };
 struct pg_predict_opts {
-    size_t batch_size; size_t steps; int force; int profile; const volatile int *cancel;
+    size_t batch_size; size_t steps; int unquantized; int force; int profile; const volatile int *cancel;
+};
+struct pg_quantized {
+    size_t n_products; uint64_t n_rows; double max_change, max_given, rel_change; uint64_t n_choices, n_same;
 };
 struct pg_predictions {
     void *user; pg_status (*begin)(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err); pg_status
@@ -283,5 +286,6 @@ const char *pg_trainer_saved(const pg_trainer *t);
 pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb, pg_err *err);
 pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, pg_logs *out, pg_err *err);
 pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, const pg_predictions *to, pg_err *err);
+pg_status pg_predict_quantized(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, pg_quantized *out, pg_err *err);
 pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err);
 void pg_text_free(char *text);

@@ -1,0 +1,39 @@
+/* int8.c - what products in 8 bits have in common for all instruction sets. */
+#include "backend/cpu/int8.h"
+
+#include "backend/cpu/int8_panels.h"
+
+extern const pg__int8_kernels pg__int8_kernels_f32;
+#ifdef PG_HAVE_X86_ISAS
+extern const pg__int8_kernels pg__int8_kernels_avx2, pg__int8_kernels_avx512;
+#endif
+#ifdef PG_HAVE_AVX512_VNNI
+extern const pg__int8_kernels pg__int8_kernels_vnni;
+#endif
+
+const pg__int8_kernels *pg__int8_kernels_of(pg__isa isa)
+{
+#ifdef PG_HAVE_AVX512_VNNI
+    if (pg__isa_has_vnni(isa))
+        return &pg__int8_kernels_vnni;
+#endif
+#ifdef PG_HAVE_X86_ISAS
+    if (isa != PG_ISA_BASE)
+        return isa == PG_ISA_AVX512 ? &pg__int8_kernels_avx512 : &pg__int8_kernels_avx2;
+#endif
+    (void)isa;
+    return &pg__int8_kernels_f32;
+}
+
+size_t pg__int8_packed_bytes(const pg__int8_product *p)
+{
+    return pg__int8_padded(p->n) * (p->n_runs * p->run_bytes + PG_INT8_COLUMN_BYTES);
+}
+
+#define MOST_SUMMED 65536 /* 255 x 127 as often is less than 2^31 */
+
+/* With fewer columns, making bytes of a row takes longer than they save. */
+int pg__int8_pays(size_t n, size_t k)
+{
+    return n >= 16 && k >= 16 && k <= MOST_SUMMED;
+}
