@@ -4,9 +4,11 @@
 usage: predict.py --tools DIR [--work DIR] [--rounds N] [--models NAME,...] [--report FILE] [--readme FILE]
 
 PG_KERAS2_PYTHON makes the models and is a peer; PG_TORCH_PYTHON (torch, torchvision, onnx) makes them as ONNX files, PG_ORT_PYTHON
-(onnxruntime) and PG_OPENVINO_PYTHON (openvino) run those. A row: the least time of some passes over all rows; of pgfit the difference between predicting all rows
-and a fourth of them, so that what comes before and behind is out. First: from the start of the process to the prediction of one row
-(of pgfit to the end of the process)."""
+(onnxruntime, onnx, sympy) and PG_OPENVINO_PYTHON (openvino, nncf) run those, in float32 and in int8. A row: the least time of some
+passes over all rows; of pgfit the difference between predicting all rows and a fourth of them, so that what comes before and behind is
+out. First: from the start of the process to the prediction of one row (of pgfit to the end of the process). Error: of the outputs in int8
+against those of the same program in float32; the weights are random, so that it tells of the arithmetic only, and in the ONNX files others
+than in the Keras models."""
 import argparse
 import json
 import os
@@ -27,6 +29,9 @@ ROWS = {'resnet50': 64, 'mobilenetv2': 128, 'bertmini': 256}
 BATCHES = (1, 32)
 PEERS = {'keras': 'Keras', 'onnx': 'ONNX Runtime', 'openvino': 'OpenVINO'}
 ON_ONNX = {'onnx': 'PG_ORT_PYTHON', 'openvino': 'PG_OPENVINO_PYTHON'}
+INT8 = {'pgfit-int8': 'pgfit', 'onnx-int8': 'ONNX Runtime', 'openvino-int8': 'OpenVINO'}
+MAKES = (('make', 'PG_KERAS2_PYTHON', '', '-1.npz'), ('export', 'PG_TORCH_PYTHON', '', '.onnx'),  # of which file, and which
+         ('quantize-onnx', 'PG_ORT_PYTHON', '.onnx', '-int8.onnx'), ('quantize-openvino', 'PG_OPENVINO_PYTHON', '.onnx', '-int8.xml'))
 MARKS = '<!-- speed of predictions: from here -->', '<!-- speed of predictions: to here -->'
 
 
@@ -46,8 +51,9 @@ def arguments():
 
 def make(a, python):
     for m in a.models:
-        for what, variable, suffix in (('make', 'PG_KERAS2_PYTHON', '-1.npz'), ('export', 'PG_TORCH_PYTHON', '.onnx')):
-            if python[variable] and not os.path.exists(os.path.join(a.work, m + suffix)):
+        for what, variable, of, suffix in MAKES:
+            there = [not x or os.path.exists(os.path.join(a.work, m + x)) for x in (of, suffix)]
+            if python[variable] and there == [True, False]:
                 subprocess.run([python[variable], PEER, what, m, a.work], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -60,23 +66,24 @@ def cut(a, model):
     return path
 
 
-def seconds(a, model, rows, batch):
+def seconds(a, name, model, rows, batch):
     """The whole process."""
-    out = os.path.join(a.work, 'y.npz')
+    out = os.path.join(a.work, '%s-%s.npz' % (model, name))
     begun = time.time()
     rc, _, errors, _, _, _ = measure([os.path.join(a.tools, 'pgfit'), '-q', os.path.join(a.work, model + '.keras'), '--predict', rows, '--out', out,
-                                      '--force', '--batch-size', str(batch)], {}, 300, alone)
+                                      '--force', '--batch-size', str(batch), *['--quantize', 'int8'] * (name in INT8)], {}, 300, alone)
     if rc:
-        sys.exit('pgfit, %s: %s' % (model, errors.strip()))
+        sys.exit('%s, %s: %s' % (name, model, errors.strip()))
     return time.time() - begun
 
 
-def ours(a, model, batch, least):
-    """least: of this model and batch so far; a difference of two times is less than either where one of them was disturbed."""
+def ours(a, name, model, batch, least):
+    """least: of this program, model and batch so far; a difference of two times is less than either where one of them was disturbed. Leaves
+    the outputs of all rows."""
     path = os.path.join(a.work, model)
     for _ in range(3):
         for part, rows in ('first', path + '-1.npz'), ('few', cut(a, model)), ('all', path + '.npz'):
-            least[part] = min(least.get(part, 1e9), seconds(a, model, rows, 1 if part == 'first' else batch))
+            least[part] = min(least.get(part, 1e9), seconds(a, name, model, rows, 1 if part == 'first' else batch))
     return least['first'], (least['all'] - least['few']) / (ROWS[model] * 3 / 4) * 1e3
 
 
@@ -86,6 +93,43 @@ def theirs(python, what, a, model, batch):
     if rc or not found:
         sys.exit('%s, %s: %s' % (what, model, errors.strip()[-300:]))
     return found[-1]['first'], found[-1]['row_ms'], found[-1]['ver']
+
+
+def python_of(python, name):
+    return python[ON_ONNX.get(name.removesuffix('-int8'), 'PG_KERAS2_PYTHON')]
+
+
+def programs(a, python, model, batch, least):
+    runs = {}
+    for name in ('pgfit', *PEERS, *INT8):
+        if name.startswith('pgfit'):
+            runs[name] = lambda name=name: ours(a, name, model, batch, least.setdefault((model, batch, name), {}))
+        elif name == 'keras' or python_of(python, name) and os.path.exists(os.path.join(a.work, model + '.onnx')):
+            runs[name] = lambda name=name: theirs(python_of(python, name), name, a, model, batch)
+    return runs
+
+
+def error(python, name, a, model):
+    """In percent."""
+    r = subprocess.run([python_of(python, name), PEER, 'error-' + name.removesuffix('-int8'), model, a.work], capture_output=True, text=True, check=True)
+    return json.loads(r.stdout.splitlines()[-1])['error'] * 100
+
+
+def in_int8(a, python, best):
+    rows = []
+    for model in a.models:
+        errors = ' / '.join('%.2f' % error(python, n, a, model) if (model, BATCHES[0], n) in best else '–' for n in INT8)
+        for batch in BATCHES:
+            ours_, *others = (best.get((model, batch, n), (None, None))[1] for n in INT8)
+            whole = best[model, batch, 'pgfit'][1]
+            rows.append([TITLES[model], str(batch), *(report.number(x) for x in (whole, ours_, *others)), *(report.ratio(x, ours_) for x in (whole, *others)), errors])
+    _, *peers = INT8.values()
+    return ['## In int8', '',
+            'pgfit with `--quantize int8`; ONNX Runtime quantized statically per channel of the kernels, BERT-mini dynamically; OpenVINO by NNCF. Errors in the order of '
+            'the columns: of the outputs of all rows against the same program in float32, in percent of their norm; of logits (logarithms of probabilities) without '
+            'their mean over the classes. The weights are random, and the peers have others than pgfit: this is the error of the arithmetic. What it does to the '
+            'accuracy of a trained model is judged by a test.', '',
+            *report.table(['model', 'batch', 'pgfit in float32, ms/row', 'pgfit', *peers, 'float32 / pgfit', *(x + ' / pgfit' for x in peers), 'error, %'], rows)]
 
 
 def at_ceiling(a, model, batch, top):
@@ -125,16 +169,12 @@ def main():
     for _ in range(a.rounds):
         for model in a.models:
             for batch in BATCHES:
-                runs = {'pgfit': lambda: ours(a, model, batch, least.setdefault((model, batch), {})), 'keras': lambda: theirs(python['PG_KERAS2_PYTHON'], 'keras', a, model, batch)}
-                for name, variable in ON_ONNX.items():
-                    if python[variable] and os.path.exists(os.path.join(a.work, model + '.onnx')):
-                        runs[name] = lambda name=name, variable=variable: theirs(python[variable], name, a, model, batch)
-                for name, run in runs.items():
+                for name, run in programs(a, python, model, batch, least).items():
                     load.append(os.getloadavg()[0])
                     first, row, *version = run()
                     versions += version
                     at = best.setdefault((model, batch, name), [first, row])
-                    at[0], at[1] = (first, row) if name == 'pgfit' else (min(at[0], first), min(at[1], row))
+                    at[0], at[1] = (first, row) if name.startswith('pgfit') else (min(at[0], first), min(at[1], row))
                     print(model, batch, name, '%.3f s, %.3f ms' % (first, row), flush=True)
     rows = []
     for model in a.models:
@@ -145,7 +185,7 @@ def main():
     table = report.table(['model', 'batch', 'pgfit, ms/row', *PEERS.values(), *(x + ' / pgfit' for x in PEERS.values()), 'first prediction, s'], rows)
     text = ['# Predictions beside Keras, ONNX Runtime and OpenVINO', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
             'Least of %d rounds of one interleaved run, float32; %s. The first prediction in the order of the columns.'
-            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table, *ceilings(a, best)]
+            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table, *in_int8(a, python, best), *ceilings(a, best)]
     with open(a.report, 'w') as f:
         f.write('\n'.join(text))
     if a.readme:
