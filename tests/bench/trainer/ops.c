@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "ops/attrs.h"
 
-#define MAX_IN 10
+#define MAX_IN 14
 
 typedef struct bench {
     const char *note;
@@ -46,6 +46,7 @@ typedef struct bench {
     ATTRS(pool, .rank = 2, .max = 1, .window = {3, 3}, .stride = {2, 2, 1}, .before = {1, 1}, \
           .after = {1, 1}, .size = {32, 32, 1})
 #define BN_ACT(...) ATTRS(bn, .epsilon = 1e-3, .has_act = 1, .act = {__VA_ARGS__})
+#define CELL(...)   ATTRS(rnn, .act = {PG_ACT_TANH}, .gate = {PG_ACT_SIGMOID}, __VA_ARGS__)
 #define ALL_MEAN    ATTRS(pool, .rank = 2, .stride = {1, 1, 1}, .size = {8, 8, 1})
 
 static const bench benches[] = {
@@ -211,6 +212,123 @@ static const bench benches[] = {
     {"", PG_OP_spread, ATTRS(spread, S(16, 32, 32, 64)), {S(16, 1, 1, 64)}, 0},
     {"heads", PG_OP_transpose, ATTRS(transpose, {0, 2, 1, 3}), {S(8, 128, 4, 64)}, 0},
     {"last two", PG_OP_transpose, ATTRS(transpose, {0, 2, 1}), {S(8, 128, 256)}, 0},
+    {"16x140x64", PG_OP_lstm, CELL(), {S(16, 140, 256), S(64, 256), {0}}, 0},
+    {"16x140x64",
+     PG_OP_lstm_grad,
+     CELL(),
+     {S(16, 140, 256),
+      S(64, 256),
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      S(16, 64),
+      {0},
+      {0},
+      S(16, 140, 64),
+      S(16, 140, 256),
+      S(16, 140, 64)},
+     0},
+    {"32x40x256", PG_OP_lstm, CELL(), {S(32, 40, 1024), S(256, 1024), {0}}, 0},
+    {"32x40x256",
+     PG_OP_lstm_grad,
+     CELL(),
+     {S(32, 40, 1024),
+      S(256, 1024),
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      S(32, 40, 256),
+      {0},
+      {0},
+      {0},
+      S(32, 40, 256),
+      S(32, 40, 1024),
+      S(32, 40, 256)},
+     0},
+    {"64x100x100", PG_OP_lstm, CELL(), {S(64, 100, 400), S(100, 400), {0}}, 0},
+    {"64x100x100",
+     PG_OP_lstm_grad,
+     CELL(),
+     {S(64, 100, 400),
+      S(100, 400),
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      S(64, 100, 100),
+      {0},
+      {0},
+      {0},
+      S(64, 100, 100),
+      S(64, 100, 400),
+      S(64, 100, 100)},
+     0},
+    {"16x140x64", PG_OP_gru, CELL(.reset_after = 1), {S(16, 140, 192), S(64, 192), S(192)}, 0},
+    {"16x140x64",
+     PG_OP_gru_grad,
+     CELL(.reset_after = 1),
+     {S(16, 140, 192),
+      S(64, 192),
+      S(192),
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      S(16, 64),
+      {0},
+      S(16, 140, 64),
+      S(16, 140, 192),
+      S(16, 140, 64)},
+     0},
+    {"32x40x256", PG_OP_gru, CELL(.reset_after = 1), {S(32, 40, 768), S(256, 768), S(768)}, 0},
+    {"32x40x256",
+     PG_OP_gru_grad,
+     CELL(.reset_after = 1),
+     {S(32, 40, 768),
+      S(256, 768),
+      S(768),
+      {0},
+      {0},
+      {0},
+      {0},
+      S(32, 40, 256),
+      {0},
+      {0},
+      S(32, 40, 256),
+      S(32, 40, 768),
+      S(32, 40, 256)},
+     0},
+    {"before", PG_OP_gru, CELL(.reset_after = 0), {S(16, 140, 192), S(64, 192), S(192)}, 0},
+    {"before",
+     PG_OP_gru_grad,
+     CELL(.reset_after = 0),
+     {S(16, 140, 192),
+      S(64, 192),
+      S(192),
+      {0},
+      {0},
+      {0},
+      {0},
+      {0},
+      S(16, 64),
+      {0},
+      S(16, 140, 64),
+      S(16, 140, 192),
+      S(16, 140, 64)},
+     0},
+    {"16x140x64", PG_OP_rnn, CELL(.reverse = 0), {S(16, 140, 64), S(64, 64), {0}}, 0},
+    {"16x140x64",
+     PG_OP_rnn_grad,
+     CELL(.reverse = 0),
+     {S(16, 140, 64), S(64, 64), {0}, {0}, {0}, {0}, {0}, {0}, S(16, 64), {0}, S(16, 140, 64)},
+     0},
 };
 
 static double now(void)
@@ -317,6 +435,18 @@ static double copy_time(double bytes)
     return least;
 }
 
+/* Operands that are there in name come last in some. */
+static size_t operands_of(const bench *b, size_t given)
+{
+    switch (b->kind) {
+    case PG_OP_bn_dx: return 10;
+    case PG_OP_gru:
+    case PG_OP_lstm:
+    case PG_OP_rnn: return 7;
+    default: return given;
+    }
+}
+
 static void measure(const bench *b)
 {
     pg__tape t = {0};
@@ -333,8 +463,7 @@ static void measure(const bench *b)
                             0, 0, &in[k], NULL),
              b->note);
     }
-    if (b->kind == PG_OP_bn_dx) /* its last operands are there in name */
-        n_in = MAX_IN;
+    n_in = operands_of(b, n_in);
     must(pg__emit(&t, b->kind, b->attrs, in, n_in, out, NULL), pg__op_of(b->kind)->name);
     void **mem = pg__mem_array(t.n_values, sizeof *mem);
     for (pg__val v = 0; mem && v < t.n_values; v++) {
