@@ -65,6 +65,18 @@ static void reset_products(const pg__recur_run *run, const pg__recur_step *at)
              place_of(run, at, at->first).part, z->steps * z->units);
 }
 
+/* Asks for what a row's next step reads and writes. */
+PG_RECUR_AHEAD ahead(const pg__recur_run *run, const pg__recur_step *at, size_t row, const place *p)
+{
+    const rnn_sizes *z = &run->z;
+    if (at->s + 1 == z->steps)
+        return;
+    pg__recur_ahead_of(run, pg__reals(&run->in[ZX]), row, at->s + 1);
+    pg__recur_ahead(p->gates + z->width, z->width);
+    pg__recur_ahead(p->part + z->units, z->units);
+    pg__recur_ahead(p->to + z->units, z->units);
+}
+
 static void take_step(const pg__recur_run *run, const pg__recur_step *at)
 {
     const rnn_sizes *z = &run->z;
@@ -80,6 +92,7 @@ static void take_step(const pg__recur_run *run, const pg__recur_step *at)
         reset_products(run, at);
     for (size_t r = 0; r < at->n; r++) {
         const place p = place_of(run, at, at->first + r);
+        ahead(run, at, at->first + r, &p);
         if (p.masked)
             pg__copy_or_zero(p.to, p.h, z->units);
         else
@@ -160,6 +173,20 @@ static void reset_backward(const pg__recur_run *run, const pg__recur_step *at, c
     }
 }
 
+/* Asks for what a row's gradient of the step before reads and writes. */
+PG_RECUR_AHEAD ahead_back(const pg__recur_run *run, const pg__recur_step *at, size_t row,
+                          const back_place *p)
+{
+    const rnn_sizes *z = &run->z;
+    if (at->s == 0)
+        return;
+    pg__recur_ahead_of(run, pg__reals(&run->out[DZX]), row, at->s - 1);
+    pg__recur_ahead(p->gates - z->width, z->width);
+    pg__recur_ahead(p->part - z->units, z->units);
+    if (at->s > 1)
+        pg__recur_ahead(p->h - z->units, z->units);
+}
+
 static void step_back(const pg__recur_run *run, const pg__recur_step *at)
 {
     const rnn_sizes *z = &run->z;
@@ -168,6 +195,7 @@ static void step_back(const pg__recur_run *run, const pg__recur_step *at)
     unsigned char open[PG_RECUR_BLOCK];
     for (size_t r = 0; r < at->n; r++) {
         const back_place p = back_place_of(run, at, at->first + r);
+        ahead_back(run, at, at->first + r, &p);
         open[r] = pg__recur_reaches(run, at, at->first + r, p.dh) != 0;
         if (open[r])
             run->lines->gru_grad(run->a, z->units, p.gates, p.part, p.h,

@@ -3,6 +3,18 @@
 
 enum { Y, LAST, STATE, CELL, STATES, GATES, CELLS };
 
+/* Asks for what a row's step s reads and writes. */
+PG_RECUR_AHEAD ahead(const pg__recur_run *run, size_t row, size_t s)
+{
+    const size_t n = run->z.units, place = row * run->z.steps + s;
+    if (s >= run->z.steps)
+        return;
+    pg__recur_ahead_of(run, pg__reals(&run->in[ZX]), row, s);
+    pg__recur_ahead(pg__reals(&run->out[GATES]) + place * run->z.width, run->z.width);
+    pg__recur_ahead(pg__reals(&run->out[STATES]) + place * n, n);
+    pg__recur_ahead(pg__reals(&run->out[CELLS]) + place * n, n);
+}
+
 /* One row's step, once its products are there; a masked one repeats the state. */
 static void take_step(const pg__recur_run *run, const pg__recur_step *at, size_t row,
                       const float *sums)
@@ -13,6 +25,7 @@ static void take_step(const pg__recur_run *run, const pg__recur_step *at, size_t
     const float *c = pg__recur_before(run, &run->out[CELLS], &run->in[C0], row, at->s);
     float *h_to = pg__reals_out(&run->out[STATES]) + place * n;
     float *c_to = pg__reals_out(&run->out[CELLS]) + place * n;
+    ahead(run, row, at->s + 1);
     if (pg__is_masked(pg__row_of(&run->in[MASK], row, z->steps), at->t)) {
         pg__copy_or_zero(h_to, h, n);
         pg__copy_or_zero(c_to, c, n);
@@ -58,6 +71,18 @@ const pg__cpu_kernel pg__cpu_lstm = {
 enum { DY = N_IN, DLAST, DSTATE, DCELL, G_STATES, G_GATES, G_CELLS };
 enum { DKERNEL, DZX, DH0, DC0 };
 
+/* Asks for what a row's gradient of the step before s reads and writes. */
+PG_RECUR_AHEAD ahead_back(const pg__recur_run *run, size_t row, size_t s)
+{
+    const size_t n = run->z.units, place = row * run->z.steps + s;
+    if (s == 0)
+        return;
+    pg__recur_ahead_of(run, pg__reals(&run->out[DZX]), row, s - 1);
+    pg__recur_ahead(pg__reals(&run->in[G_GATES]) + (place - 1) * run->z.width, run->z.width);
+    if (s > 1)
+        pg__recur_ahead(pg__reals(&run->in[G_CELLS]) + (place - 2) * n, n);
+}
+
 /* One row: dh and dc are those of the step's state and become those of the one before. */
 static void step_back(const pg__recur_run *run, const pg__recur_step *at, size_t row)
 {
@@ -65,6 +90,7 @@ static void step_back(const pg__recur_run *run, const pg__recur_step *at, size_t
     const size_t n = z->units, place = row * z->steps + at->s;
     float *dz = pg__reals_out(&run->out[DZX]) + (row * z->steps + at->t) * z->width;
     float *dh = pg__row_out(&run->out[DH0], row, n), *dc = pg__row_out(&run->out[DC0], row, n);
+    ahead_back(run, row, at->s);
     if (pg__recur_reaches(run, at, row, dh))
         run->lines->lstm_grad(run->a, n, pg__reals(&run->in[G_GATES]) + place * z->width,
                               pg__recur_before(run, &run->in[G_CELLS], &run->in[C0], row, at->s),

@@ -59,6 +59,26 @@ int pg__recur_forward(const pg__recur_run *run, const pg__recur_step *at, const 
 void pg__recur_backward(const pg__recur_run *run, const pg__recur_step *at, size_t gates,
                         const float *dz, size_t ld, float *dh);
 
+/* For functions that only ask for data: compilers take a call of them for one that does nothing. */
+#define PG_RECUR_AHEAD static inline __attribute__((always_inline)) void
+
+/* Asks for n numbers that the next step reads or writes. The rows of a step are far apart in
+ * memory, where no processor expects them; they come into the second-level cache while products are
+ * made. */
+PG_RECUR_AHEAD pg__recur_ahead(const float *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16)
+        __builtin_prefetch(p + i, 0, 2);
+}
+
+/* The same for the inputs of a row's next step: x W + b or, of a gradient, the place of its
+ * result. */
+PG_RECUR_AHEAD pg__recur_ahead_of(const pg__recur_run *run, const float *zx, size_t row, size_t s)
+{
+    const rnn_sizes *z = &run->z;
+    pg__recur_ahead(zx + (row * z->steps + pg__step_in(run->a, z, s)) * z->width, z->width);
+}
+
 /* Writes the outputs of these rows once their states are known. */
 void pg__recur_show(const pg__recur_run *run, const pg__arg *states, size_t first, size_t n);
 /* Adds the outputs' gradient to dh, a row's gradient of the state after the step. 0: the step is

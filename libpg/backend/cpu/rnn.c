@@ -12,6 +12,10 @@ static void forward(const pg__recur_run *run, size_t first, size_t n)
         for (size_t r = 0; r < n; r++) {
             const size_t row = first + r;
             float *to = pg__reals_out(&run->out[STATES]) + (row * z->steps + s) * z->units;
+            if (s + 1 < z->steps) {
+                pg__recur_ahead_of(run, pg__reals(&run->in[ZX]), row, s + 1);
+                pg__recur_ahead(to + z->units, z->units);
+            }
             if (pg__is_masked(pg__row_of(&run->in[MASK], row, z->steps), at.t))
                 pg__copy_or_zero(to, pg__recur_before(run, &run->out[STATES], &run->in[H0], row, s),
                                  z->units);
@@ -53,6 +57,12 @@ static void backward(const pg__recur_run *run, size_t first, size_t n)
         float *dz = pg__reals_out(&run->out[DZX]) + (first * z->steps + at.t) * z->width;
         for (size_t r = 0; r < n; r++) {
             float *to = dz + r * z->steps * z->width;
+            if (s > 0) {
+                pg__recur_ahead_of(run, pg__reals(&run->out[DZX]), first + r, s - 1);
+                pg__recur_ahead(pg__reals(&run->in[G_STATES]) +
+                                    ((first + r) * z->steps + s - 1) * z->units,
+                                z->units);
+            }
             if (pg__recur_reaches(run, &at, first + r, dh + r * z->units))
                 run->lines->rnn_grad(run->a, z->units,
                                      pg__reals(&run->in[G_STATES]) +
