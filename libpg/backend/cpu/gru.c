@@ -60,9 +60,8 @@ static void reset_products(const pg__recur_run *run, const pg__recur_step *at)
         else
             memset(run->more + r * z->units, 0, z->units * sizeof(float));
     }
-    pg__gemm(at->n, z->units, z->units, 1, (pg__mat){run->more, z->units, 0},
-             (pg__mat){pg__reals(&run->in[KERNEL]) + 2 * z->units, z->width, 0}, 0,
-             place_of(run, at, at->first).part, z->steps * z->units);
+    pg__recur_multiply(run, at->n, 2, 1, run->more, z->units, 0, place_of(run, at, at->first).part,
+                       z->steps * z->units);
 }
 
 /* Asks for what a row's next step reads and writes. */
@@ -110,9 +109,16 @@ static void forward(const pg__recur_run *run, size_t first, size_t n)
     pg__recur_show(run, &run->out[STATES], first, n);
 }
 
+/* Gates of one product: the candidate's is another one if the reset gate acts before it. */
+static size_t together(const pg__cpu_inst *i)
+{
+    const pg__rnn_attrs *a = i->attrs;
+    return a->reset_after ? 3 : 2;
+}
+
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return pg__recur_prepare(state, i, 0, needs, err);
+    return pg__recur_prepare(state, i, 0, together(i), needs, err);
 }
 
 static void run_forward(const void *state, void *const *args, void *scratch, const void *shared)
@@ -163,8 +169,7 @@ static void reset_backward(const pg__recur_run *run, const pg__recur_step *at, c
 {
     const rnn_sizes *z = &run->z;
     const size_t n = z->units;
-    pg__gemm(at->n, n, n, 1, (pg__mat){dz + 2 * n, z->steps * z->width, 0},
-             (pg__mat){run->turned + 2 * n * n, n, 0}, 0, run->more, n);
+    pg__recur_multiply(run, at->n, 2, 1, dz + 2 * n, z->steps * z->width, 0, run->more, n);
     for (size_t r = 0; r < at->n; r++) {
         const back_place p = back_place_of(run, at, at->first + r);
         if (open[r])
@@ -283,7 +288,7 @@ static void finish(const pg__recur_run *run)
 
 static pg_status prepare_grad(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return pg__recur_prepare(state, i, 1, needs, err);
+    return pg__recur_prepare(state, i, 1, together(i), needs, err);
 }
 
 static void run_backward(const void *state, void *const *args, void *scratch, const void *shared)

@@ -114,8 +114,9 @@ static void usual_lstm(size_t n, const float *restrict zx, const float *restrict
         gates[2 * n + k] = g;
         gates[3 * n + k] = o;
         c_to[k] = to;
-        h_to[k] = o * pg__vtanh(to);
     }
+    for (size_t k = 0; k < n; k++)
+        h_to[k] = gates[3 * n + k] * pg__vtanh(c_to[k]);
 }
 
 static void usual_lstm_grad(size_t n, const float *restrict gates, const float *restrict c,

@@ -54,7 +54,7 @@ static void forward(const pg__recur_run *run, size_t first, size_t n)
 
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return pg__recur_prepare(state, i, 0, needs, err);
+    return pg__recur_prepare(state, i, 0, 4, needs, err);
 }
 
 static void run_forward(const void *state, void *const *args, void *scratch, const void *shared)
@@ -123,7 +123,7 @@ static void finish(const pg__recur_run *run)
 
 static pg_status prepare_grad(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    return pg__recur_prepare(state, i, 1, needs, err);
+    return pg__recur_prepare(state, i, 1, 4, needs, err);
 }
 
 static void run_backward(const void *state, void *const *args, void *scratch, const void *shared)

@@ -17,6 +17,10 @@ typedef struct pg__pointwise {
      * result depends neither on the others nor on their number. plus is not c. */
     void (*multiply)(size_t m, size_t n, size_t k, const float *a, const float *packed,
                      const float *bias, const float *plus, pg__range range, float *c);
+    /* c = a w, or c += a w, of few rows that are in a cache: those of a are lda apart, of c ldc. A
+     * row's result depends neither on the others nor on their number. NULL for bfloat16. */
+    void (*multiply_near)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                          const float *packed, int add, float *c, size_t ldc);
     /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; scratch holds
      * scratch_floats. */
     size_t (*scratch_floats)(size_t m, size_t n, size_t k);

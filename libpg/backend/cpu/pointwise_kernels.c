@@ -370,6 +370,38 @@ static void multiply(size_t m, size_t n, size_t k, const float *a, const float *
     }
 }
 
+/* Tiles of rows by one panel, which nothing is asked for: it would take as long as what is read. */
+static void near_panel(size_t m, const panel *p, block q)
+{
+    const cut tiles = cut_of(m, rows_of[p->vecs]);
+    q.last = p->last;
+    q.next = (ahead){(const char *)q.a, (const char *)q.b, 0, 0};
+    for (size_t i = 0, t, n = 0; i < m; i += t, n++) {
+        t = tiles.each + (n < tiles.more);
+        by_rows[p->vecs][t](&q);
+        q.a += t * q.lda;
+        q.c += t * q.ldc;
+    }
+}
+
+static void multiply_near(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                          const float *packed, int add, float *c, size_t ldc)
+{
+    const plan s = plan_of(m, n, k);
+    for (size_t i = 0, at = 0; i < s.chunks; i++, at += s.depth)
+        for (panel p = {0}; m > 0 && p.j + p.width < n;) {
+            p = panel_at(p.j + p.width, n);
+            near_panel(m, &p,
+                       (block){.k = min_size(s.depth, k - at),
+                               .a = a + at,
+                               .b = packed + p.j * k + at * p.width,
+                               .lda = lda,
+                               .ldc = ldc,
+                               .c = c + p.j,
+                               .add = add || at > 0});
+        }
+}
+
 /* ---- columns by columns, over rows ---- */
 
 /* Rows that are summed before the sum is added to others. A panel of them stays in the nearest
@@ -506,6 +538,7 @@ const pg__pointwise PG_ISA_NAME(pointwise) = {
     .packed_floats = packed_floats,
     .pack = pack,
     .multiply = multiply,
+    .multiply_near = multiply_near,
     .scratch_floats = scratch_floats,
     .gradient = gradient,
 };

@@ -5,9 +5,21 @@
 
 enum { MAX_ARGS = 20 };
 
+#define LEAST_STEPS 16 /* that make up for a kernel in panels */
+
+/* Measured on Zen 4: oneDNN copies its operands in every call. But it has kernels for one row, and
+ * for processors without AVX2. */
+static const pg__pointwise *products_of(const pg__cpu_inst *i, const rnn_sizes *z)
+{
+    const int pays = i->isa != PG_ISA_BASE && z->rows > 1 && z->steps >= LEAST_STEPS;
+    return pays && z->units > 0 ? pg__pointwise_of(i->isa) : NULL;
+}
+
 struct pg__recur {
     const void *attrs;
     const pg__lines *lines;
+    const pg__pointwise *products; /* NULL: oneDNN's */
+    size_t together;               /* gates of one product */
     size_t n_in, n_out;
     rnn_sizes z;
     int grad;
@@ -24,12 +36,26 @@ static size_t smaller(size_t a, size_t b)
 
 /* Numbers in the parts of the scratch memory, each beginning at a cache line. */
 typedef struct areas {
-    size_t sums, turned, work, more, all;
+    size_t sums, kernel, work, more, all;
 } areas;
 
 static size_t whole_lines(size_t n)
 {
     return (n + 15) / 16 * 16;
+}
+
+/* Numbers of one gate in panels: those of some gates do not take more than as many of these. */
+static size_t gate_floats(const pg__pointwise *products, const rnn_sizes *z)
+{
+    return products->packed_floats(z->units, z->units);
+}
+
+static size_t kernel_floats(const pg__recur *k)
+{
+    const rnn_sizes *z = &k->z;
+    if (k->products)
+        return pg__dim_mul(z->width / z->units, gate_floats(k->products, z));
+    return k->grad ? z->units * z->width : 0;
 }
 
 static areas areas_of(const pg__recur *k)
@@ -39,15 +65,15 @@ static areas areas_of(const pg__recur *k)
     const size_t part = smaller(pg__dim_mul(z->rows, z->steps), PG_RECUR_PART);
     const size_t longest = k->grad && part > rows ? part : rows;
     areas a = {.sums = whole_lines(rows * z->width)};
-    a.turned = k->grad ? whole_lines(z->units * z->width) : 0;
+    a.kernel = whole_lines(kernel_floats(k));
     a.work = whole_lines(longest * z->units);
     a.more = a.work;
-    a.all = a.sums + a.turned + a.work + a.more;
+    a.all = a.sums + a.kernel + a.work + a.more;
     return a;
 }
 
-pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__needs *needs,
-                            pg_err *err)
+pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, size_t together,
+                            pg__needs *needs, pg_err *err)
 {
     pg__recur *k = pg__mem_array(1, sizeof *k);
     pg__arg sizes[N_IN];
@@ -65,6 +91,8 @@ pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__n
     for (size_t v = 0; v < N_IN; v++) /* any pointer stands for "is there" */
         sizes[v] = (pg__arg){&k->shapes[v], pg__cpu_has(i, v) ? k : NULL, k->n[v]};
     k->z = pg__rnn_sizes(sizes);
+    k->together = k->z.n_factors > 1 ? 1 : together;
+    k->products = products_of(i, &k->z);
     needs->scratch_bytes = areas_of(k).all * sizeof(float);
     *state = k;
     return PG_OK;
@@ -87,6 +115,19 @@ static void turn(const float *from, size_t rows, size_t columns, float *to)
                     to[c * rows + r] = from[r * columns + c];
 }
 
+/* The recurrent kernel as run->kernel. */
+static void pack_kernel(const pg__recur *k, const float *kernel, const pg__recur_run *run)
+{
+    const size_t units = k->z.units, width = k->z.width, gates = width / units;
+    for (size_t g = 0, n; k->products && g < gates; g += n) {
+        const size_t columns = (n = smaller(k->together, gates - g)) * units;
+        k->products->pack(k->grad ? columns : units, k->grad ? units : columns, kernel + g * units,
+                          width, k->grad, run->kernel + g * gate_floats(k->products, &k->z));
+    }
+    if (!k->products && k->grad)
+        turn(kernel, units, width, run->kernel);
+}
+
 void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
                   void (*finish)(const pg__recur_run *run))
 {
@@ -95,13 +136,18 @@ void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur
     pg__arg v[MAX_ARGS];
     for (size_t i = 0; i < k->n_in + k->n_out; i++)
         v[i] = (pg__arg){&k->shapes[i], args[i], k->n[i]};
-    pg__recur_run run = {
-        .a = k->attrs, .lines = k->lines, .z = k->z, .in = v, .out = v + k->n_in, .sums = scratch};
-    run.turned = run.sums + a.sums;
-    run.work = run.turned + a.turned;
+    pg__recur_run run = {.a = k->attrs,
+                         .lines = k->lines,
+                         .products = k->products,
+                         .grad = k->grad,
+                         .z = k->z,
+                         .in = v,
+                         .out = v + k->n_in,
+                         .sums = scratch};
+    run.kernel = run.sums + a.sums;
+    run.work = run.kernel + a.kernel;
     run.more = run.work + a.work;
-    if (k->grad)
-        turn(pg__reals(&v[KERNEL]), k->z.units, k->z.width, run.turned);
+    pack_kernel(k, pg__reals(&v[KERNEL]), &run);
     for (size_t first = 0; first < k->z.rows; first += PG_RECUR_BLOCK) {
         const size_t n = smaller(PG_RECUR_BLOCK, k->z.rows - first);
         for (size_t r = 0; r < n; r++)
@@ -124,6 +170,23 @@ const float *pg__recur_before(const pg__recur_run *run, const pg__arg *kept, con
     return pg__row_of(initial, row, n);
 }
 
+void pg__recur_multiply(const pg__recur_run *run, size_t rows, size_t gate, size_t n_gates,
+                        const float *x, size_t ldx, int add, float *c, size_t ldc)
+{
+    const rnn_sizes *z = &run->z;
+    const size_t columns = n_gates * z->units;
+    const size_t n = run->grad ? z->units : columns, k = run->grad ? columns : z->units;
+    const size_t first = gate * z->units;
+    if (run->products) {
+        run->products->multiply_near(
+            rows, n, k, x, ldx, run->kernel + gate * gate_floats(run->products, z), add, c, ldc);
+        return;
+    }
+    const pg__mat kernel = run->grad ? (pg__mat){run->kernel + first * z->units, z->units, 0}
+                                     : (pg__mat){pg__reals(&run->in[KERNEL]) + first, z->width, 0};
+    pg__gemm(rows, n, k, 1, (pg__mat){x, ldx, 0}, kernel, (float)add, c, ldc);
+}
+
 /* A row's factors of block b, or NULL. */
 static const float *factors_of(const pg__recur_run *run, size_t row, size_t b)
 {
@@ -140,16 +203,13 @@ int pg__recur_forward(const pg__recur_run *run, const pg__recur_step *at, const 
     const size_t ld = at->s > 0 ? z->steps * z->units : z->units;
     if (!h)
         return 0;
-    for (size_t b = 0; b < pg__n_blocks(z, gates); b++) {
-        const rnn_block block = pg__block(z, pg__reals(&run->in[KERNEL]), NULL, gates, b);
-        pg__mat x = {h, ld, 0};
-        for (size_t r = 0; z->n_factors > 0 && r < at->n; r++) {
+    for (size_t b = 0, n = pg__n_blocks(z, gates); b < n; b++) {
+        for (size_t r = 0; z->n_factors > 0 && r < at->n; r++)
             run->lines->product(run->work + r * z->units, h + r * ld,
                                 factors_of(run, at->first + r, b), z->units);
-            x = (pg__mat){run->work, z->units, 0};
-        }
-        pg__gemm(at->n, block.n, z->units, 1, x, (pg__mat){block.kernel + block.first, z->width, 0},
-                 0, run->sums + block.first, z->width);
+        const int own = z->n_factors > 0;
+        pg__recur_multiply(run, at->n, b, gates / n, own ? run->work : h, own ? z->units : ld, 0,
+                           run->sums + b * z->units, z->width);
     }
     return 1;
 }
@@ -158,15 +218,12 @@ void pg__recur_backward(const pg__recur_run *run, const pg__recur_step *at, size
                         const float *dz, size_t ld, float *dh)
 {
     const rnn_sizes *z = &run->z;
-    for (size_t b = 0; b < pg__n_blocks(z, gates); b++) {
-        const rnn_block block = pg__block(z, NULL, NULL, gates, b);
-        const pg__mat turned = {run->turned + block.first * z->units, z->units, 0};
-        const pg__mat d = {dz + block.first, ld, 0};
-        if (z->n_factors == 0) {
-            pg__gemm(at->n, z->units, block.n, 1, d, turned, 1, dh, z->units);
-            continue;
-        }
-        pg__gemm(at->n, z->units, block.n, 1, d, turned, 0, run->work, z->units);
+    if (z->n_factors == 0) {
+        pg__recur_multiply(run, at->n, 0, gates, dz, ld, 1, dh, z->units);
+        return;
+    }
+    for (size_t b = 0, n = pg__n_blocks(z, gates); b < n; b++) {
+        pg__recur_multiply(run, at->n, b, gates / n, dz + b * z->units, ld, 0, run->work, z->units);
         for (size_t r = 0; r < at->n; r++) {
             float *w = run->work + r * z->units;
             run->lines->times(w, factors_of(run, at->first + r, b), z->units);

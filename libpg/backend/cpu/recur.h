@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/lines.h"
+#include "backend/cpu/pointwise.h"
 #include "ops/rnn_real.h"
 
 #define PG_RECUR_BLOCK 64u /* rows that go together: enough for a product to be fast */
@@ -24,8 +25,10 @@ typedef struct pg__recur_run {
     const pg__lines *lines;
     rnn_sizes z;
     const pg__arg *in, *out;
+    const pg__pointwise *products; /* NULL: oneDNN's */
+    int grad;
     float *sums;   /* a block's products, [rows x width] */
-    float *turned; /* gradients: the recurrent kernel, transposed */
+    float *kernel; /* the recurrent kernel as its products read it; of gradients, transposed */
     float *work;   /* of recur.c */
     float *more;   /* [rows of a block or steps of a part x units], scratch for the caller */
     size_t shown_from[PG_RECUR_BLOCK]; /* a block's rows: the first step that is not masked */
@@ -40,9 +43,10 @@ typedef struct pg__recur_step {
 typedef void (*pg__recur_fn)(const pg__recur_run *run, size_t first, size_t n);
 
 /* The parts of a pg__cpu_kernel: prepare, for a gradient or not; release; run calls fn for every
- * block of rows, then finish (or NULL). */
-pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__needs *needs,
-                            pg_err *err);
+ * block of rows, then finish (or NULL). together: gates of one product, unless each has factors of
+ * its own; those after them are another one. */
+pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, size_t together,
+                            pg__needs *needs, pg_err *err);
 void pg__recur_release(void *state);
 void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
                   void (*finish)(const pg__recur_run *run));
@@ -50,6 +54,11 @@ void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur
 /* The step before number s of a row, from a kept value or the initial one; NULL if it is zero. */
 const float *pg__recur_before(const pg__recur_run *run, const pg__arg *kept, const pg__arg *initial,
                               size_t row, size_t s);
+
+/* c += x kernel of `n_gates` gates from number `gate` on, or c = it; of a gradient, x kernel'.
+ * Gates that a cell multiplies apart are asked for apart (see pg__recur_prepare). */
+void pg__recur_multiply(const pg__recur_run *run, size_t rows, size_t gate, size_t n_gates,
+                        const float *x, size_t ldx, int add, float *c, size_t ldc);
 
 /* run->sums = (h factors) kernel, of the first `gates` gates; if h is zero, returns 0 and does
  * nothing. */

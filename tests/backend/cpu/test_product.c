@@ -182,6 +182,50 @@ static void rows_know_nothing_of_each_other(void **state)
         }
 }
 
+/* Of rows that are apart, as steps of a sequence are: the bits of whole rows, and nothing between
+ * them. */
+static void check_near(const pg__product *p, size_t gap)
+{
+    const size_t lda = p->k + gap, ldc = p->n + 2 * gap, packed_bytes = pg__product_packed_bytes(p);
+    float *a = numbers(p->m * p->k), *w = numbers(p->k * p->n), *whole = run(p, a, w, NULL, NULL);
+    float *apart = numbers(p->m * lda), *c = numbers(p->m * ldc), *was = numbers(p->m * ldc);
+    float *packed = guarded(packed_bytes);
+    pg__product_pack(p, w, packed);
+    for (size_t r = 0; r < p->m; r++)
+        memcpy(apart + r * lda, a + r * p->k, p->k * sizeof *a);
+    for (int add = 0; add < 2; add++) {
+        p->own->multiply_near(p->m, p->n, p->k, apart, lda, packed, add, c, ldc);
+        for (size_t i = 0; i < p->m * ldc; i++) {
+            const size_t r = i / ldc, j = i % ldc;
+            const float *of = j < p->n ? &whole[r * p->n + j] : NULL;
+            if (!of || !add)
+                assert_true(c[i] == (of ? *of : was[i]));
+            else
+                assert_true(fabsf(c[i] - 2 * *of) <= 1e-5f * fabsf(*of));
+        }
+    }
+    drop(packed, packed_bytes);
+    pg__mem_free(a);
+    pg__mem_free(w);
+    pg__mem_free(whole);
+    pg__mem_free(apart);
+    pg__mem_free(c);
+    pg__mem_free(was);
+}
+
+static void rows_may_be_apart(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
+        for (size_t s = 0; s < 2 * N_SHAPES && pg__isa_present((pg__isa)isa); s++) {
+            const shape *of = &shapes[s / 2];
+            const pg__product_kind kind = s % 2 ? PG_ROWS_TURNED : PG_ROWS;
+            const pg__product p =
+                pg__product_of(kind, of->m, of->m, of->n, of->k, (pg__isa)isa, 1, PG_NUMBERS_F32);
+            check_near(&p, s % 7);
+        }
+}
+
 /* The gradient of a few rows that go into a wide layer. */
 static void large_kernels_are_read_as_they_lie(void **state)
 {
@@ -276,6 +320,7 @@ int main(void)
         cmocka_unit_test(products_agree_with_double),
         cmocka_unit_test(something_is_added_within_the_product),
         cmocka_unit_test(rows_know_nothing_of_each_other),
+        cmocka_unit_test(rows_may_be_apart),
         cmocka_unit_test(large_kernels_are_read_as_they_lie),
         cmocka_unit_test(layers_of_models_take_our_own),
         cmocka_unit_test(the_choice_does_not_depend_on_rows),
