@@ -159,6 +159,7 @@ static const op_case cases[] = {
     /* so many steps that the recurrent kernel is packed for them, and more units than are summed at
      * once */
     LARGE_BARE_RNN_CASE(lstm, 10, 16, 101, 4, TANH, SIGMOID),
+    LARGE_BARE_RNN_CASE(lstm, 33, 16, 128, 4, TANH, SIGMOID),
     LARGE_RNN_CASE(lstm, 21, 16, 18, 4, NONE, NORMAL, 1, TANH, SIGMOID, .reverse = 1),
     LARGE_RNN_CASE(gru, 15, 17, 19, 3, NONE, NONE, 3, TANH, SIGMOID, .zero_masked = 1),
     LARGE_BARE_RNN_CASE(gru, 19, 16, 17, 3, TANH, SIGMOID, .reverse = 1),

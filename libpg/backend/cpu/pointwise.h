@@ -26,6 +26,9 @@ typedef struct pg__pointwise {
     size_t (*scratch_floats)(size_t m, size_t n, size_t k);
     void (*gradient)(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
                      float *scratch);
+    /* c = a' b or c += a' b, where rows of b are ldb apart, of c ldc. NULL for bfloat16. */
+    void (*gradient_part)(size_t m, size_t n, size_t k, const float *a, const float *b, size_t ldb,
+                          int add, float *c, size_t ldc, float *scratch);
 } pg__pointwise;
 
 const pg__pointwise *pg__pointwise_of(pg__isa isa);

@@ -415,8 +415,10 @@ static void multiply_near(size_t m, size_t n, size_t k, const float *a, size_t l
 typedef struct slab {
     size_t n, k, i, columns, rows;
     size_t next; /* rows of the following slab */
+    size_t ldb, ldc;
     const float *a, *b;
     int first; /* of all rows: nobody has asked for them */
+    int add;   /* to what is in c */
 } slab;
 
 /* Where vectors cannot be cut, so that tiles are small too, the panel's rows are copied: apart,
@@ -424,14 +426,14 @@ typedef struct slab {
 static const float *whole_panel(const slab *s, const panel *p, float *scratch, size_t *ld)
 {
     const float *from = s->b + p->j;
-    *ld = s->n;
+    *ld = s->ldb;
     if (PG_VEC == 16 || (p->last == PG_VEC && s->columns < COPIED))
         return from;
     *ld = p->width;
     for (size_t r = 0; r < s->rows; r++)
         for (size_t v = 0; v < p->vecs; v++)
             pg__store(scratch + r * p->width + v * PG_VEC,
-                      load_n(from + r * s->n + v * PG_VEC, v + 1 < p->vecs ? PG_VEC : p->last));
+                      load_n(from + r * s->ldb + v * PG_VEC, v + 1 < p->vecs ? PG_VEC : p->last));
     return scratch;
 }
 
@@ -461,9 +463,9 @@ static ahead ahead_of(const slab *s, const panel *p, size_t i, size_t t)
     }
     if (s->first && i == 0 && p->j + p->width < s->n) {
         to.b = (const char *)(b + p->width);
-        to.b_step = s->n * sizeof *b;
+        to.b_step = s->ldb * sizeof *b;
     } else if (s->next > 0) {
-        to.b = share_of(s->b + s->rows * s->n, s->next * s->n * sizeof *b,
+        to.b = share_of(s->b + s->rows * s->ldb, s->next * s->ldb * sizeof *b,
                         done * s->columns + p->vecs * i, p->vecs * t, all * s->columns, s->rows,
                         &to.b_step);
     }
@@ -473,35 +475,39 @@ static ahead ahead_of(const slab *s, const panel *p, size_t i, size_t t)
 static void gradient_panel(const slab *s, const panel *p, float *c, float *scratch)
 {
     const size_t most = rows_of[p->vecs];
-    block q = {.k = s->rows, .last = p->last, .lda = s->k, .ldc = s->n, .add = !s->first, .far = 1};
+    block q = {.k = s->rows, .last = p->last, .lda = s->k, .ldc = s->ldc, .add = s->add, .far = 1};
     q.b = whole_panel(s, p, scratch, &q.ldb);
     for (size_t i = 0, t; i < s->columns; i += t) {
         t = tile_at(i, s->columns, most);
         q.a = s->a + s->i + i;
-        q.c = c + (s->i + i) * s->n + p->j;
+        q.c = c + (s->i + i) * s->ldc + p->j;
         q.next = ahead_of(s, p, i, t);
         by_columns[p->vecs][t](&q);
     }
 }
 
-static void sum_products(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
+/* x: n, k, ldb, ldc, add */
+static void sum_products(size_t m, const slab *x, const float *a, const float *b, float *c,
                          float *scratch)
 {
-    for (size_t i = 0; i < k; i += COLUMNS) {
-        slab s = {.n = n, .k = k, .i = i, .columns = min_size(COLUMNS, k - i)};
-        const size_t fit = 65536 / (s.columns + n);
+    for (size_t i = 0; i < x->k; i += COLUMNS) {
+        slab s = *x;
+        s.i = i;
+        s.columns = min_size(COLUMNS, s.k - i);
+        const size_t fit = 65536 / (s.columns + s.n);
         const size_t most = fit < LEAST_SUMMED ? LEAST_SUMMED : min_size(fit, MOST_SUMMED);
         size_t r = 0;
         do {
             s.rows = m > 0 ? tile_at(r, m, most) : 0;
             s.next = r + s.rows < m ? tile_at(r + s.rows, m, most) : 0;
-            s.a = a + r * k;
-            s.b = b + r * n;
+            s.a = a + r * s.k;
+            s.b = b + r * s.ldb;
             s.first = r == 0;
-            for (panel p = {0}; p.j + p.width < n;) {
-                p = panel_at(p.j + p.width, n);
+            for (panel p = {0}; p.j + p.width < s.n;) {
+                p = panel_at(p.j + p.width, s.n);
                 gradient_panel(&s, &p, c, scratch);
             }
+            s.add = 1;
             r += s.rows;
         } while (r < m);
     }
@@ -523,14 +529,21 @@ static void gradient(size_t m, size_t n, size_t k, const float *a, const float *
                      float *scratch)
 {
     if (!turns(m, n, k)) {
-        sum_products(m, n, k, a, b, c, scratch);
+        sum_products(m, &(slab){.n = n, .k = k, .ldb = n, .ldc = n}, a, b, c, scratch);
         return;
     }
     float *turned = scratch + MOST_SUMMED * VECS * PG_VEC;
-    sum_products(m, k, n, b, a, turned, scratch);
+    sum_products(m, &(slab){.n = k, .k = n, .ldb = k, .ldc = k}, b, a, turned, scratch);
     for (size_t i = 0; i < k; i++)
         for (size_t j = 0; j < n; j++)
             c[i * n + j] = turned[j * k + i];
+}
+
+static void gradient_part(size_t m, size_t n, size_t k, const float *a, const float *b, size_t ldb,
+                          int add, float *c, size_t ldc, float *scratch)
+{
+    const slab s = {.n = n, .k = k, .ldb = ldb, .ldc = ldc, .add = add};
+    sum_products(m, &s, a, b, c, scratch);
 }
 
 extern const pg__pointwise PG_ISA_NAME(pointwise);
@@ -541,4 +554,5 @@ const pg__pointwise PG_ISA_NAME(pointwise) = {
     .multiply_near = multiply_near,
     .scratch_floats = scratch_floats,
     .gradient = gradient,
+    .gradient_part = gradient_part,
 };

@@ -26,6 +26,7 @@ typedef struct pg__recur_run {
     rnn_sizes z;
     const pg__arg *in, *out;
     const pg__pointwise *products; /* NULL: oneDNN's */
+    const pg__pointwise *sums_of;  /* of the recurrent kernel's gradient; NULL: oneDNN's */
     int grad;
     float *sums;   /* a block's products, [rows x width] */
     float *kernel; /* the recurrent kernel as its products read it; of gradients, transposed */
