@@ -152,16 +152,17 @@ static pg_status prepare_dw(void **state, const pg__cpu_inst *i, pg__needs *need
 static void run_dw(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const dense *d = state;
-    const pg__product *p = &d->product;
+    pg__product p = d->product;
     const float *dy = args[DW_DY];
     float *db = args[DB];
     (void)shared;
-    if (args[DW])
-        pg__product_run(p, args[DW_X], dy, NULL, NULL, NULL, args[DW], scratch);
     if (db)
-        memset(db, 0, p->n * sizeof *db);
-    for (size_t r = 0; db && r < p->m; r++)
-        d->lines->add(db, dy + r * p->n, p->n);
+        memset(db, 0, p.n * sizeof *db);
+    p.sums = p.own ? db : NULL; /* on the same way through dy */
+    if (args[DW])
+        pg__product_run(&p, args[DW_X], dy, NULL, NULL, NULL, args[DW], scratch);
+    for (size_t r = 0; db && !(args[DW] && p.own) && r < p.m; r++)
+        d->lines->add(db, dy + r * p.n, p.n);
 }
 
 const pg__cpu_kernel pg__cpu_dense_dw = {prepare_dw, release, NULL, run_dw, NULL};

@@ -21,11 +21,11 @@ typedef struct pg__pointwise {
      * row's result depends neither on the others nor on their number. NULL for bfloat16. */
     void (*multiply_near)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                           const float *packed, int add, float *c, size_t ldc);
-    /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; scratch holds
-     * scratch_floats. */
+    /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; sums[n] += the rows
+     * of b, one after the other, unless it is NULL; scratch holds scratch_floats. */
     size_t (*scratch_floats)(size_t m, size_t n, size_t k);
     void (*gradient)(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
-                     float *scratch);
+                     float *sums, float *scratch);
     /* c = a' b or c += a' b, where rows of b are ldb apart, of c ldc. NULL for bfloat16. */
     void (*gradient_part)(size_t m, size_t n, size_t k, const float *a, const float *b, size_t ldb,
                           int add, float *c, size_t ldc, float *scratch);

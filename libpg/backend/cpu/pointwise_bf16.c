@@ -258,7 +258,7 @@ static void pair_rows(size_t m, size_t k, const float *a, uint32_t *to)
 }
 
 static void gradient(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
-                     float *scratch)
+                     float *sums, float *scratch)
 {
     const size_t most = summed(n, k);
     uint32_t *pairs_a = (uint32_t *)(void *)scratch;
@@ -267,6 +267,9 @@ static void gradient(size_t m, size_t n, size_t k, const float *a, const float *
     do { /* also over no rows: zeros */
         const size_t rows = min_size(most, m - r), n_pairs = pairs_of(rows);
         pair_rows(rows, k, a + r * k, pairs_a);
+        for (size_t i = 0; sums && i < rows; i++)
+            for (size_t j = 0; j < n; j++)
+                sums[j] += b[(r + i) * n + j];
         for (size_t j = 0; j < n; j += VECS * PG_VEC) {
             const size_t width = width_at(j, n);
             pair_panel(rows, j, n, width, b + r * n, n, pairs_b);

@@ -417,8 +417,9 @@ typedef struct slab {
     size_t next; /* rows of the following slab */
     size_t ldb, ldc;
     const float *a, *b;
-    int first; /* of all rows: nobody has asked for them */
-    int add;   /* to what is in c */
+    int first;              /* of all rows: nobody has asked for them */
+    int add;                /* to what is in c */
+    float *sums_a, *sums_b; /* to which rows are added while they are near; or NULL */
 } slab;
 
 /* Where vectors cannot be cut, so that tiles are small too, the panel's rows are copied: apart,
@@ -486,7 +487,19 @@ static void gradient_panel(const slab *s, const panel *p, float *c, float *scrat
     }
 }
 
-/* x: n, k, ldb, ldc, add */
+/* In their order, whatever the number at once. */
+static void add_rows(size_t rows, size_t n, const float *x, size_t ld, float *restrict sums)
+{
+    size_t r = 0;
+    for (; r + 4 <= rows; r += 4, x += 4 * ld)
+        for (size_t j = 0; j < n; j++)
+            sums[j] = (((sums[j] + x[j]) + x[ld + j]) + x[2 * ld + j]) + x[3 * ld + j];
+    for (; r < rows; r++, x += ld)
+        for (size_t j = 0; j < n; j++)
+            sums[j] += x[j];
+}
+
+/* x: n, k, ldb, ldc, add, sums_a, sums_b */
 static void sum_products(size_t m, const slab *x, const float *a, const float *b, float *c,
                          float *scratch)
 {
@@ -503,6 +516,10 @@ static void sum_products(size_t m, const slab *x, const float *a, const float *b
             s.a = a + r * s.k;
             s.b = b + r * s.ldb;
             s.first = r == 0;
+            if (i == 0 && s.sums_a)
+                add_rows(s.rows, s.k, s.a, s.k, s.sums_a);
+            if (i == 0 && s.sums_b)
+                add_rows(s.rows, s.n, s.b, s.ldb, s.sums_b);
             for (panel p = {0}; p.j + p.width < s.n;) {
                 p = panel_at(p.j + p.width, s.n);
                 gradient_panel(&s, &p, c, scratch);
@@ -526,14 +543,18 @@ static size_t scratch_floats(size_t m, size_t n, size_t k)
 }
 
 static void gradient(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
-                     float *scratch)
+                     float *sums, float *scratch)
 {
+    if (sums && k == 0)
+        add_rows(m, n, b, n, sums);
     if (!turns(m, n, k)) {
-        sum_products(m, &(slab){.n = n, .k = k, .ldb = n, .ldc = n}, a, b, c, scratch);
+        sum_products(m, &(slab){.n = n, .k = k, .ldb = n, .ldc = n, .sums_b = sums}, a, b, c,
+                     scratch);
         return;
     }
     float *turned = scratch + MOST_SUMMED * VECS * PG_VEC;
-    sum_products(m, &(slab){.n = k, .k = n, .ldb = k, .ldc = k}, b, a, turned, scratch);
+    sum_products(m, &(slab){.n = k, .k = n, .ldb = k, .ldc = k, .sums_a = sums}, b, a, turned,
+                 scratch);
     for (size_t i = 0; i < k; i++)
         for (size_t j = 0; j < n; j++)
             c[i * n + j] = turned[j * k + i];

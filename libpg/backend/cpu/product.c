@@ -168,7 +168,7 @@ void pg__product_run(const pg__product *p, const float *a, const float *w, const
     else if (p->across)
         run_across(p, a, w, c, scratch);
     else if (p->kind == PG_COLUMNS)
-        p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
+        p->own->gradient(p->m, p->n, p->k, a, w, c, p->sums, scratch);
     else
         p->own->multiply(p->m, p->n, p->k, a, packed, bias, plus, p->range, c);
 }

@@ -17,6 +17,7 @@ typedef struct pg__product {
     int across;               /* few rows by a large w, which is not packed */
     const pg__pointwise *own; /* NULL: oneDNN's */
     pg__range range;          /* of c; set by the caller, for PG_ROWS that are `always` our own */
+    float *sums; /* += the rows of w; set by the caller, for PG_COLUMNS that are our own; or NULL */
 } pg__product;
 
 /* cells: rows of a for each row of the batch. always: use our kernel even if it is not faster. If

@@ -182,6 +182,34 @@ static void rows_know_nothing_of_each_other(void **state)
         }
 }
 
+/* Rows are added one after the other, in float, and to what is there. */
+static void check_sums(pg__product p)
+{
+    float *a = numbers(p.m * p.k), *w = numbers(p.m * p.n), *sums = numbers(p.n);
+    float *want = numbers(p.n), *alone = run(&p, a, w, NULL, NULL);
+    p.sums = sums;
+    float *c = run(&p, a, w, NULL, NULL);
+    for (size_t i = 0; i < p.m * p.n; i++)
+        want[i % p.n] += w[i];
+    assert_memory_equal(sums, want, p.n * sizeof *want);
+    assert_memory_equal(c, alone, result(&p) * sizeof *c);
+    pg__mem_free(a);
+    pg__mem_free(w);
+    pg__mem_free(sums);
+    pg__mem_free(want);
+    pg__mem_free(alone);
+    pg__mem_free(c);
+}
+
+static void rows_are_summed_on_the_way(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < PG_N_ISAS; isa++)
+        for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+            check_sums(pg__product_of(PG_COLUMNS, shapes[s].m, shapes[s].m, shapes[s].n,
+                                      shapes[s].k, (pg__isa)isa, 1, PG_NUMBERS_F32));
+}
+
 /* Of rows that are apart, as steps of a sequence are: the bits of whole rows, and nothing between
  * them. */
 static void check_near(const pg__product *p, size_t gap)
@@ -291,6 +319,8 @@ static void products_of_bfloat16_agree_with_double(void **state)
                 check_rows(p);
             if (kind == PG_ROWS)
                 check_plus(p);
+            if (kind == PG_COLUMNS)
+                check_sums(p);
         }
     in_bf16 = 0;
 }
@@ -321,6 +351,7 @@ int main(void)
         cmocka_unit_test(something_is_added_within_the_product),
         cmocka_unit_test(rows_know_nothing_of_each_other),
         cmocka_unit_test(rows_may_be_apart),
+        cmocka_unit_test(rows_are_summed_on_the_way),
         cmocka_unit_test(large_kernels_are_read_as_they_lie),
         cmocka_unit_test(layers_of_models_take_our_own),
         cmocka_unit_test(the_choice_does_not_depend_on_rows),
