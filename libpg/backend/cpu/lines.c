@@ -93,7 +93,7 @@ static void hide(float *restrict scores, const float *restrict open, size_t n)
 
 /* ---- LSTM: gates i, f, c, o side by side ---- */
 
-/* Nearly all models: sigmoid and tanh, in one pass. */
+/* Nearly all models: sigmoid and tanh, in few passes. What waits for c' has one of its own. */
 static int is_usual(const pg__rnn_attrs *a)
 {
     return a->gate.kind == PG_ACT_SIGMOID && a->act.kind == PG_ACT_TANH;
@@ -207,13 +207,24 @@ static void rnn_grad(const pg__rnn_attrs *a, size_t n, const float *h_to, float 
 
 /* ---- GRU: gates z, r, h side by side ---- */
 
+static void usual_gru_gates(size_t n, const float *restrict zx, const float *restrict zh,
+                            const float *restrict bias, float *restrict gates)
+{
+    for (size_t k = 0; k < n; k++)
+        gates[k] = pg__vsigmoid(zx[k] + zh[k] + bias[k]);
+}
+
 static void gru_gates(const pg__rnn_attrs *a, size_t n, const float *zx, const float *zh,
                       const float *bias, float *gates, float *part)
 {
-    sum(zx, zh, gates, 2 * n);
-    if (bias && a->reset_after)
-        add(gates, bias, 2 * n);
-    apply(&a->gate, gates, 2 * n);
+    if (zh && bias && a->reset_after && is_usual(a)) {
+        usual_gru_gates(2 * n, zx, zh, bias, gates);
+    } else {
+        sum(zx, zh, gates, 2 * n);
+        if (bias && a->reset_after)
+            add(gates, bias, 2 * n);
+        apply(&a->gate, gates, 2 * n);
+    }
     if (!a->reset_after)
         return;
     if (zh)
