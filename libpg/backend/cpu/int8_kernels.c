@@ -11,6 +11,9 @@
 #include "ops/real.h"
 
 #include <math.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #if PG_VEC == 16
 #define MOST_ROWS 14
@@ -92,6 +95,8 @@ PG_INLINE ivec add_pairs(ivec a, ivec w)
     return (ivec)_mm512_madd_epi16((__m512i)a, (__m512i)w);
 #elif defined __AVX2__
     return (ivec)_mm256_madd_epi16((__m256i)a, (__m256i)w);
+#elif defined __SSE2__
+    return (ivec)_mm_madd_epi16((__m128i)a, (__m128i)w);
 #else
     const ivec low = (a << 16 >> 16) * (w << 16 >> 16);
     return low + (a >> 16) * (w >> 16);
