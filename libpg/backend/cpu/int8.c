@@ -8,14 +8,21 @@ extern const pg__int8_kernels pg__int8_kernels_f32;
 extern const pg__int8_kernels pg__int8_kernels_avx2, pg__int8_kernels_avx512;
 #endif
 #ifdef PG_HAVE_AVX512_VNNI
-extern const pg__int8_kernels pg__int8_kernels_vnni;
+extern const pg__int8_kernels pg__int8_kernels_avx512vnni;
+#endif
+#ifdef PG_HAVE_AVX_VNNI
+extern const pg__int8_kernels pg__int8_kernels_avxvnni;
 #endif
 
 const pg__int8_kernels *pg__int8_kernels_of(pg__isa isa)
 {
 #ifdef PG_HAVE_AVX512_VNNI
-    if (pg__isa_has_vnni(isa))
-        return &pg__int8_kernels_vnni;
+    if (isa == PG_ISA_AVX512 && pg__isa_has_vnni(isa))
+        return &pg__int8_kernels_avx512vnni;
+#endif
+#ifdef PG_HAVE_AVX_VNNI
+    if (isa == PG_ISA_AVX2 && pg__isa_has_vnni(isa))
+        return &pg__int8_kernels_avxvnni;
 #endif
 #ifdef PG_HAVE_X86_ISAS
     if (isa != PG_ISA_BASE)

@@ -1,5 +1,5 @@
-/* int8_kernels.c - compiled once for each instruction set, and once more for AVX512-VNNI: the
- * kernels of int8.h.
+/* int8_kernels.c - compiled once for each instruction set, and once more for AVX-512 and AVX2 with
+ * VNNI: the kernels of int8.h.
  *
  * The inner block is some rows by up to two vectors of columns, in registers: four bytes of a row
  * are broadcast, and multiplied with four bytes of each column. VPDPBUSD does so in one
@@ -17,6 +17,8 @@
 
 #if PG_VEC == 16
 #define MOST_ROWS 14
+#elif defined __AVXVNNI__
+#define MOST_ROWS 6
 #else
 #define MOST_ROWS 3
 #endif
@@ -49,7 +51,7 @@ PG_INLINE ivec splat(int32_t x)
 
 /* ---- sums of four products ---- */
 
-#if defined __AVX512VNNI__
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
 
 typedef struct bytes {
     ivec all;
@@ -67,7 +69,11 @@ PG_INLINE bytes unsigned_bytes(ivec v)
 
 PG_INLINE ivec add_products(ivec sum, bytes a, bytes w)
 {
+#if defined __AVX512VNNI__
     return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a.all, (__m512i)w.all);
+#else
+    return (ivec)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)a.all, (__m256i)w.all);
+#endif
 }
 
 #else
@@ -218,6 +224,10 @@ typedef void (*block_fn)(const block *q);
                      BLOCK(vecs, 11) BLOCK(vecs, 12) BLOCK(vecs, 13) BLOCK(vecs, 14)
 #define LIST(f) {NULL, f##_1, f##_2, f##_3, f##_4, f##_5, f##_6, f##_7, f##_8, f##_9, f##_10, \
                  f##_11, f##_12, f##_13, f##_14}
+#elif MOST_ROWS == 6
+#define BLOCKS(vecs) BLOCK(vecs, 1) BLOCK(vecs, 2) BLOCK(vecs, 3) BLOCK(vecs, 4) BLOCK(vecs, 5) \
+                     BLOCK(vecs, 6)
+#define LIST(f) {NULL, f##_1, f##_2, f##_3, f##_4, f##_5, f##_6}
 #else
 #define BLOCKS(vecs) BLOCK(vecs, 1) BLOCK(vecs, 2) BLOCK(vecs, 3)
 #define LIST(f) {NULL, f##_1, f##_2, f##_3}

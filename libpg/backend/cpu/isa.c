@@ -2,6 +2,9 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/pointwise.h"
 
+#ifdef PG_HAVE_X86_ISAS
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 extern const pg__isa_fns pg__isa_fns_f32;
@@ -38,12 +41,14 @@ int pg__isa_has_bf16(pg__isa isa)
     return pg__pointwise_bf16_of(isa) && __builtin_cpu_is("amd");
 }
 
-#ifdef PG_HAVE_AVX512_VNNI
+/* AVX-VNNI is bit 4 of EAX; not all compilers know its name. */
 int pg__isa_has_vnni(pg__isa isa)
 {
-    return isa == PG_ISA_AVX512 && __builtin_cpu_supports("avx512vnni");
+    unsigned a = 0, b, c, d;
+    if (isa == PG_ISA_AVX512)
+        return __builtin_cpu_supports("avx512vnni") != 0;
+    return isa == PG_ISA_AVX2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
-#endif
 
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 {
@@ -65,20 +70,18 @@ int pg__isa_has_bf16(pg__isa isa)
     return 0;
 }
 
+int pg__isa_has_vnni(pg__isa isa)
+{
+    (void)isa;
+    return 0;
+}
+
 const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
 {
     (void)isa;
     return &pg__isa_fns_f32;
 }
 
-#endif
-
-#ifndef PG_HAVE_AVX512_VNNI
-int pg__isa_has_vnni(pg__isa isa)
-{
-    (void)isa;
-    return 0;
-}
 #endif
 
 pg_status pg__isa_named(pg__isa *out, const char *name, pg_err *err)

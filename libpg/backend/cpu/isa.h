@@ -42,7 +42,8 @@ int pg__isa_present(pg__isa isa);      /* is it built, and does this processor s
  * not used. */
 int pg__isa_has_bf16(pg__isa isa);
 
-/* Are products of 8 bits faster than those of float32, by AVX512-VNNI? */
+/* Does the processor multiply 8 bits faster than float32, by AVX512-VNNI or, with AVX2, AVX-VNNI?
+ */
 int pg__isa_has_vnni(pg__isa isa);
 
 /* By name; NULL or empty: the best that is present. PG_E_ARG: no such name; PG_E_UNSUPPORTED: not

@@ -13,7 +13,8 @@
 extern const pg__conv_way pg__conv_int8;
 extern const pg__int8_kernels pg__int8_kernels_f32;
 #ifdef PG_HAVE_X86_ISAS
-extern const pg__int8_kernels pg__int8_kernels_avx512;
+extern const pg__int8_kernels pg__int8_kernels_avx2, pg__int8_kernels_avx512;
+extern const pg__int8_kernels pg__int8_kernels_dpbusd; /* those of AVX-VNNI, see dpbusd.h */
 #endif
 
 /* Mean not 0, so that what is missing in a sum is seen. */
@@ -352,38 +353,50 @@ static void test_convolutions(void **state)
 }
 
 #ifdef PG_HAVE_X86_ISAS
-/* Where VNNI is there, nothing else would call the kernels of AVX-512 without it. */
-static void test_the_same_bits_without_vnni(void **state)
+typedef struct two {
+    const pg__int8_kernels *a, *b;
+    pg__isa isa;
+} two;
+
+static float *multiplied(const pg__int8_kernels *k, const pg__int8_product *p, size_t m)
 {
-    enum { M = 61, N = 83, K = 148 };
-    static const size_t first = 0;
-    const pg__int8_product p = {.n = N, .n_runs = 1, .run_bytes = K, .run_at = &first};
-    const size_t bytes = pg__int8_packed_bytes(&p);
-    const pg__int8_kernels *const sets[2] = {pg__int8_kernels_of(PG_ISA_AVX512),
-                                             &pg__int8_kernels_avx512};
-    float *x = numbers((size_t)M * K, 1), *w = numbers((size_t)N * K, 2), *y[2];
-    uint8_t *a = guarded((size_t)M * K);
-    (void)state;
-    if (!pg__isa_present(PG_ISA_AVX512))
-        skip();
-    const pg__int8_scale by = sets[0]->scale(x, (size_t)M * K);
-    sets[0]->quantise(x, (size_t)M * K, by, a);
-    for (int i = 0; i < 2; i++) {
-        void *packed = guarded(bytes);
-        y[i] = guarded((size_t)M * N * sizeof(float));
-        sets[i]->pack(&p, &(pg__int8_w){1, K, w}, packed);
-        sets[i]->multiply(
-            &p, packed,
-            &(pg__int8_rows){
-                .a = a, .n_lines = 1, .m = M, .row_bytes = K, .scales = &by, .c = y[i]});
-        drop(packed, bytes);
-    }
-    assert_memory_equal(y[0], y[1], (size_t)M * N * sizeof(float));
-    for (int i = 0; i < 2; i++)
-        drop(y[i], (size_t)M * N * sizeof(float));
-    drop(a, (size_t)M * K);
+    const size_t bytes = pg__int8_packed_bytes(p), all = m * p->run_bytes;
+    float *x = numbers(all, 1), *w = numbers(p->n * p->run_bytes, 2);
+    float *y = guarded(m * p->n * sizeof *y);
+    uint8_t *a = guarded(all);
+    void *packed = guarded(bytes);
+    const pg__int8_scale by = k->scale(x, all);
+    k->quantise(x, all, by, a);
+    k->pack(p, &(pg__int8_w){1, p->run_bytes, w}, packed);
+    k->multiply(
+        p, packed,
+        &(pg__int8_rows){
+            .a = a, .n_lines = 1, .m = m, .row_bytes = p->run_bytes, .scales = &by, .c = y});
+    drop(packed, bytes);
+    drop(a, all);
     pg__mem_free(w);
     pg__mem_free(x);
+    return y;
+}
+
+/* A processor runs one of them only; its sums are exact, and so are the other's. */
+static void test_the_same_bits_with_vnni_and_without(void **state)
+{
+    const two sets[] = {
+        {pg__int8_kernels_of(PG_ISA_AVX512), &pg__int8_kernels_avx512, PG_ISA_AVX512},
+        {&pg__int8_kernels_dpbusd, &pg__int8_kernels_avx2, PG_ISA_AVX2},
+    };
+    static const size_t first = 0;
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t m = 1; m < 62 && pg__isa_present(sets[i].isa); m += 5) {
+            const pg__int8_product p = {
+                .n = 7 * m % 83 + 1, .n_runs = 1, .run_bytes = 148, .run_at = &first};
+            float *a = multiplied(sets[i].a, &p, m), *b = multiplied(sets[i].b, &p, m);
+            assert_memory_equal(a, b, m * p.n * sizeof *a);
+            drop(a, m * p.n * sizeof *a);
+            drop(b, m * p.n * sizeof *b);
+        }
 }
 #endif
 
@@ -422,7 +435,7 @@ int main(void)
         cmocka_unit_test(test_only_what_pays_and_cannot_overflow),
         cmocka_unit_test(test_convolutions),
 #ifdef PG_HAVE_X86_ISAS
-        cmocka_unit_test(test_the_same_bits_without_vnni),
+        cmocka_unit_test(test_the_same_bits_with_vnni_and_without),
 #endif
         cmocka_unit_test(test_a_kernel_that_is_not_finite_gives_nan),
     };
