@@ -8,6 +8,7 @@
 typedef struct fit_arguments {
     pg_train_opts train;
     pg_fit_opts fit; /* without the data */
+    int tells_quantized; /* what int8 changes: in all ranks, or in none */
     const char *data, *validation, *reshape, *interpolation;
     const char *x, *y; /* names of arrays or columns */
     int any_classes;

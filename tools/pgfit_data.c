@@ -1,4 +1,5 @@
 /* pgfit_data.c - opens the data, and does --evaluate and --predict. */
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -101,21 +102,24 @@ static void print_logs(const pg_logs *logs, const char *event, const char *befor
         fputs(before, stdout);
     for (size_t i = 0; i < logs->n; i++)
         if (cli.json)
-            printf(", \"%s\": %.9g", logs->names[i], logs->values[i]);
+            printf(isfinite(logs->values[i]) ? ", \"%s\": %.9g" : ", \"%s\": null", logs->names[i],
+                   logs->values[i]);
         else
             printf("%s%s=%.4f", i > 0 ? " " : "", logs->names[i], logs->values[i]);
     puts(cli.json ? "}" : "");
 }
 
-/* What int8 changes: loss and metrics in float32. */
+/* What int8 changes: loss and metrics without it. */
 static pg_status evaluate_unquantized(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_predict_opts opts = predict_options(0);
     pg_logs logs;
     opts.unquantized = 1;
-    const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
+    pg_status st = pg_trainer_reset_states(t, err);
     if (st == PG_OK)
-        print_logs(&logs, "evaluate_float32", "in float32: ");
+        st = pg_evaluate(t, data, &opts, &logs, err);
+    if (st == PG_OK)
+        print_logs(&logs, "evaluate_unquantized", "not quantized: ");
     return st;
 }
 
@@ -132,7 +136,7 @@ pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
     print_logs(&logs, "evaluate", "");
     if (opts.profile)
         st = fit_print_profile(t, err);
-    return st == PG_OK && fit_args.train.quantize ? evaluate_unquantized(t, data, err) : st;
+    return st == PG_OK && fit_args.tells_quantized ? evaluate_unquantized(t, data, err) : st;
 }
 
 pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
@@ -142,13 +146,13 @@ pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
     return st == PG_OK ? fit_open_data(out, fit_args.predict, err) : st;
 }
 
-/* By one batch; --quiet saves its time. */
+/* By one batch. */
 static pg_status show_quantized(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_predict_opts opts = predict_options(0);
     pg_quantized q;
     opts.steps = 1;
-    if (!fit_args.train.quantize || cli.quiet)
+    if (!fit_args.tells_quantized)
         return PG_OK;
     const pg_status st = pg_predict_quantized(t, data, &opts, &q, err);
     if (st == PG_OK && q.n_rows > 0)

@@ -131,8 +131,8 @@ static const cli_opt options[] = {
      "float16 (GPUs) (default model: each layer's dtype policy); bfloat16=emulate rounds on any "
      "CPU as bfloat16 would, for tests, and need not be faster"},
     {0, "quantize", "HOW", NULL, &quantize, NULL, "int8",
-     "predict and evaluate with products in 8 bits, faster on CPUs with AVX512-VNNI; prints what "
-     "that changes"},
+     "predict and evaluate with products in 8 bits, faster on CPUs with VNNI instructions; says "
+     "what that changes (-q saves the time)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "convolution algorithm (default auto: the faster one)"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
@@ -516,4 +516,5 @@ void fit_read_arguments(void)
     fit_args.train.for_prediction =
         fit_args.predict && !fit_args.data && !fit_args.output && !fit_args.evaluate;
     fit_args.fit.measure_alone = !cli.quiet;
+    fit_args.tells_quantized = quantize && !cli.quiet;
 }

@@ -288,8 +288,9 @@ void fit_print_quantized(const pg_quantized *q)
     if (cli.json) {
         printf("{\"event\": \"quantized\", \"products\": %zu, \"rows\": %llu", q->n_products,
                (unsigned long long)q->n_rows);
-        printf(", \"max_change\": %.9g, \"max_given\": %.9g, \"rel_change\": %.9g", q->max_change,
-               q->max_given, q->rel_change);
+        json_number("max_change", q->max_change);
+        json_number("max_given", q->max_given);
+        json_number("rel_change", q->rel_change);
         printf(", \"choices\": %llu, \"same\": %llu}\n", (unsigned long long)q->n_choices,
                (unsigned long long)q->n_same);
         return;

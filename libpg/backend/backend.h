@@ -91,6 +91,9 @@ typedef struct pg__backend {
     /* In the host's memory: are products faster where operands are rounded to bfloat16, as
      * PG_ELEM_AS_BF16? NULL: no. */
     int (*has_bf16)(pg__dev *d);
+    /* In the host's memory: are products of 8 bits (pg__tape.in_int8) faster than those of float32?
+     * -1: there are none. NULL: the same. */
+    int (*has_int8)(pg__dev *d);
     /* 0: unknown. NULL: the same. */
     int (*gauge)(pg__dev *d, pg__gauge *out);
     /* The reason why the last call without a pg_err failed, or NULL; this member may be NULL. */

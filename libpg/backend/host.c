@@ -65,6 +65,11 @@ static int host_has_bf16(pg__dev *d)
     return !d->f64 && pg__isa_has_bf16(d->isa);
 }
 
+static int host_has_int8(pg__dev *d)
+{
+    return d->f64 ? -1 : pg__isa_has_vnni(d->isa);
+}
+
 static pg_status open_cpu(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
 {
     (void)ordinal;
@@ -360,23 +365,23 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
     return PG_OK;
 }
 
-#define HOST_BACKEND(word, bytes, open_fn)                                                       \
-    {                                                                                            \
-        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes,   \
-        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,             \
-        .memory = host_memory, .kind = host_kind, .has_bf16 = host_has_bf16,                     \
-        .supports = host_supports, .prepare = host_prepare, .prepare_lanes = host_prepare_lanes, \
-        .release = host_release, .share = host_share, .run = host_run, .alloc = host_alloc,      \
-        .free = host_free, .put = host_copy, .get = host_copy, .copy = host_copy,                \
-        .sync = host_sync,                                                                       \
-        .flat = {                                                                                \
-            .update = host_update,                                                               \
-            .regularise = host_regularise,                                                       \
-            .squares = host_squares,                                                             \
-            .clip = host_clip,                                                                   \
-            .blend = host_blend,                                                                 \
-            .accumulate = host_accumulate,                                                       \
-        },                                                                                       \
+#define HOST_BACKEND(word, bytes, open_fn)                                                     \
+    {                                                                                          \
+        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes, \
+        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,           \
+        .memory = host_memory, .kind = host_kind, .has_bf16 = host_has_bf16,                   \
+        .has_int8 = host_has_int8, .supports = host_supports, .prepare = host_prepare,         \
+        .prepare_lanes = host_prepare_lanes, .release = host_release, .share = host_share,     \
+        .run = host_run, .alloc = host_alloc, .free = host_free, .put = host_copy,             \
+        .get = host_copy, .copy = host_copy, .sync = host_sync,                                \
+        .flat = {                                                                              \
+            .update = host_update,                                                             \
+            .regularise = host_regularise,                                                     \
+            .squares = host_squares,                                                           \
+            .clip = host_clip,                                                                 \
+            .blend = host_blend,                                                               \
+            .accumulate = host_accumulate,                                                     \
+        },                                                                                     \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

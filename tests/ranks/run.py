@@ -165,6 +165,9 @@ def files(folder):
         r = run(ranks(n, tools / 'pgfit', 'x/out.keras', '--predict', data, '--out', f'y{n}.npy', '-f', '--batch-size', '50'), folder)
         expect(f'predictions by {n}', r.returncode == 0, show(r))
     expect('predictions', len({(folder / f'y{n}.npy').read_bytes() for n in (1, 2, 3)}) == 1, 'differ')
+    said = [run(ranks(n, tools / 'pgfit', 'x/out.keras', '--predict', data, '--out', f'q{n}.npy', '--quantize', 'int8'), folder) for n in (1, 2)]
+    expect('predictions in int8', all(r.returncode == 0 and r.stdout.count('in int8: ') == 1 for r in said), show(said[1]))
+    expect('the same in int8', (folder / 'q1.npy').read_bytes() == (folder / 'q2.npy').read_bytes() != (folder / 'y1.npy').read_bytes(), 'differ')
     said = [run(ranks(n, tools / 'pgfit', 'x/out.keras', '--data', data, '--evaluate', '--json'), folder) for n in (1, 2)]
     expect('evaluation', all(r.returncode == 0 for r in said) and said[0].stdout.count('\n') == said[1].stdout.count('\n'), show(said[1]))
 
@@ -418,6 +421,7 @@ def refused(folder):
         'other rows for validation': f'--val $([ {rank} = 1 ] && echo other.npz || echo data.npz)',
         'another seed': '--seed $(( ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} + 7 ))',
         'another optimizer': '$([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo --optimizer adam || echo --optimizer sgd)',
+        'int8': f'--predict data.npz --out y8.npy $([ {rank} = 1 ] && echo --quantize int8)',
         'data that are not there': '--val $([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo nowhere.npz || echo data.npz)',
     }
     for name, words in other.items():

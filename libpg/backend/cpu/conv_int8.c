@@ -37,7 +37,7 @@ static void plan(state *s)
     const int apart = c->dilation[2] > 1;
     size_t at = 0;
     s->cell_bytes = (c->in + 3) / 4 * 4;
-    s->expand_bytes = s->cell_bytes == c->in ? 0 : whole(c->x[2] * c->in);
+    s->expand_bytes = s->cell_bytes == c->in ? 0 : whole(c->x[2] * c->in + s->cell_bytes);
     for (int d = 0; d < 3; d++)
         s->extent[d] = (c->y[d] - 1) * c->stride[d] + (c->k[d] - 1) * c->dilation[d] + 1;
     s->image_bytes = whole(pg__conv_cells(s->extent) * s->cell_bytes);
@@ -55,10 +55,21 @@ static void plan(state *s)
                     s->cell_bytes;
 }
 
+static int pays(const pg__conv *c)
+{
+    const size_t taps = pg__conv_cells(c->k), cell_bytes = (c->in + 3) / 4 * 4;
+    const size_t cells = pg__conv_cells(c->x);
+    return pg__int8_pays(&(pg__int8_size){.rows = pg__conv_cells(c->y),
+                                          .n = c->out,
+                                          .k = taps * c->in,
+                                          .k_bytes = taps * cell_bytes,
+                                          .operand = cells * c->in,
+                                          .expanded = cell_bytes == c->in ? 0 : cells});
+}
+
 static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
 {
-    if (c->numbers != PG_NUMBERS_INT8 || c->pass != PG_CONV_Y || c->groups > 1 ||
-        !pg__int8_pays(c->out, pg__conv_cells(c->k) * c->in))
+    if (c->numbers != PG_NUMBERS_INT8 || c->pass != PG_CONV_Y || c->groups > 1 || !pays(c))
         return PG_OK;
     state *s = pg__mem_array(1, sizeof *s);
     size_t *run_at = pg__mem_array(pg__conv_cells(c->k), sizeof *run_at);
@@ -96,13 +107,14 @@ static int is_met(const pg__conv *c, int d, size_t i)
     return 0;
 }
 
-/* n cells, whose channels do not fill their bytes. */
+/* n cells, whose channels do not fill their bytes: what follows fills them, times 0. */
 static void expand(const state *s, const uint8_t *from, size_t n, uint8_t *to)
 {
-    const size_t in = s->c.in;
-    for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < s->cell_bytes; c++)
-            to[i * s->cell_bytes + c] = c < in ? from[i * in + c] : 0;
+    const size_t in = s->c.in, each = s->cell_bytes;
+    for (size_t i = 0; each == 4 && i < n; i++)
+        memcpy(to + 4 * i, from + i * in, 4);
+    for (size_t i = 0; each != 4 && i < n; i++)
+        memcpy(to + i * each, from + i * in, each);
 }
 
 /* x: a line of cells of the image. */
@@ -118,8 +130,10 @@ static void put_line(const state *s, const float *x, pg__int8_scale by, uint8_t 
     }
     memset(to, by.zero, before * each);
     s->k->quantise(x, n * s->c.in, by, s->expand_bytes ? unexpanded : at);
-    if (s->expand_bytes)
+    if (s->expand_bytes) {
+        memset(unexpanded + n * s->c.in, 0, each);
         expand(s, unexpanded, n, at);
+    }
     memset(at + n * each, by.zero, (room - n) * each);
 }
 

@@ -78,13 +78,16 @@ static pg_status prepare_int8(void **state, const pg__cpu_inst *i, pg__needs *ne
 {
     const pg__dims *x = &i->shapes[X];
     const size_t batch = x->rank > 1 && x->d[0] > 0 ? (size_t)x->d[0] : 1;
+    const size_t cells = rows_of(x) / batch, n = last(&i->shapes[W]);
     pg_status st = PG_OK;
-    dense *d = pg__mem_array(1, sizeof *d);
+    dense *d = NULL;
+    if (!pg__dense_int8_pays(cells, n, last(x)))
+        return PG_OK;
+    d = pg__mem_array(1, sizeof *d);
     if (!d)
         return pg__nomem(err);
     *d = (dense){.n_in = i->inst->n_in};
-    PG_TRY(pg__dense_int8_new(&d->in_int8, batch, rows_of(x) / batch, last(&i->shapes[W]), last(x),
-                              i->isa, needs, err));
+    PG_TRY(pg__dense_int8_new(&d->in_int8, batch, cells, n, last(x), i->isa, needs, err));
     if (d->in_int8) {
         *state = d;
         d = NULL;

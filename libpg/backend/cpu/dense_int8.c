@@ -20,21 +20,32 @@ static size_t whole(size_t n_bytes)
     return (n_bytes + 63) / 64 * 64;
 }
 
+static size_t padded(size_t k)
+{
+    return (k + 3) / 4 * 4;
+}
+
 static size_t bytes_of(const pg__dense_int8 *d)
 {
     return whole(d->at_once * d->cells * d->product.run_bytes);
 }
 
+int pg__dense_int8_pays(size_t cells, size_t n, size_t k)
+{
+    return pg__int8_pays(&(pg__int8_size){
+        .rows = cells, .n = n, .k = k, .k_bytes = padded(k), .operand = cells * k});
+}
+
 pg_status pg__dense_int8_new(pg__dense_int8 **out, size_t batch, size_t cells, size_t n, size_t k,
                              pg__isa isa, pg__needs *needs, pg_err *err)
 {
-    if (!pg__int8_pays(n, k))
+    if (!pg__int8_fits(k))
         return PG_OK;
     pg__dense_int8 *d = pg__mem_array(1, sizeof *d);
     if (!d)
         return pg__nomem(err);
     *d = (pg__dense_int8){
-        .product = {.n = n, .n_runs = 1, .run_bytes = (k + 3) / 4 * 4, .run_at = &first_byte},
+        .product = {.n = n, .n_runs = 1, .run_bytes = padded(k), .run_at = &first_byte},
         .kernels = pg__int8_kernels_of(isa),
         .batch = batch,
         .cells = cells,

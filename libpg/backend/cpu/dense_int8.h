@@ -6,7 +6,11 @@
 
 typedef struct pg__dense_int8 pg__dense_int8;
 
-/* y[batch x cells x n] = x[batch x cells x k] w (+ bias). *out stays NULL if it would not pay. */
+/* Is it worth while? */
+int pg__dense_int8_pays(size_t cells, size_t n, size_t k);
+
+/* y[batch x cells x n] = x[batch x cells x k] w (+ bias). *out stays NULL if a sum could overflow.
+ */
 pg_status pg__dense_int8_new(pg__dense_int8 **out, size_t batch, size_t cells, size_t n, size_t k,
                              pg__isa isa, pg__needs *needs, pg_err *err);
 void pg__dense_int8_free(pg__dense_int8 *d);

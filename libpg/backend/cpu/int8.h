@@ -53,7 +53,18 @@ const pg__int8_kernels *pg__int8_kernels_of(pg__isa isa);
 /* Bytes made by pack(). */
 size_t pg__int8_packed_bytes(const pg__int8_product *p);
 
-/* Is it worth while, and can no sum overflow? k: numbers of a row. */
-int pg__int8_pays(size_t n, size_t k);
+/* What a product in 8 bits of a row of the batch costs. */
+typedef struct pg__int8_size {
+    size_t rows, n, k; /* c[rows x n], of k numbers each; */
+    size_t k_bytes;    /* ... and of as many bytes */
+    size_t operand;    /* numbers that become bytes */
+    size_t expanded;   /* cells of these that get other places */
+} pg__int8_size;
+
+/* Can no sum overflow? */
+int pg__int8_fits(size_t k);
+/* ... and is it worth while, with VNNI? Other processors do the same, so that predictions do not
+ * depend on them. */
+int pg__int8_pays(const pg__int8_size *s);
 
 #endif

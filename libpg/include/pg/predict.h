@@ -32,7 +32,8 @@ typedef struct pg_predict_opts {
                           predictions of all rows are computed in batches that suit the cores and
                           their caches: at most this many rows, but at least one for each core */
     size_t steps;      /* batches, from the first row on; 0: all rows */
-    int unquantized;   /* in float32, whatever pg_train_opts.quantize says */
+    int unquantized;   /* as if pg_train_opts.quantize were NULL; must be equal in all processes of
+                          a job */
     int force;         /* pg_predict_file(): replace an existing file */
     int profile;       /* measure where the time goes, for pg_trainer_profile(). An only batch, or a
                           last one of fewer rows, runs twice, the first time without measuring.
@@ -71,19 +72,23 @@ PG_API PG_MUST_USE pg_status pg_predict_file(pg_trainer *t, pg_data *data, const
 PG_API PG_MUST_USE pg_status pg_predict_check_file(const pg_trainer *t, const char *path,
                                                    const pg_predict_opts *opts, pg_err *err);
 
-/* What pg_train_opts.quantize does to predictions: of all outputs together. */
+/* Zeros for the states of stateful layers, as Keras' reset_states(). */
+PG_API PG_MUST_USE pg_status pg_trainer_reset_states(pg_trainer *t, pg_err *err);
+
+/* What pg_train_opts.quantize does to predictions: of all outputs of floats together. */
 typedef struct pg_quantized {
-    size_t n_products;          /* dense layers and convolutions, each call, that are in int8 */
+    size_t n_products;          /* in int8 */
     uint64_t n_rows;            /* that were predicted both ways; 0 but on rank 0 of a job */
     double max_change;          /* of a number */
-    double max_given;           /* the largest magnitude in float32 */
+    double max_given;           /* the largest magnitude without it */
     double rel_change;          /* root of the sum of squared changes, by that of the numbers */
-    uint64_t n_choices, n_same; /* vectors along the last axis, if longer than 1; those whose
-                                   largest number is at the same place */
+    uint64_t n_choices, n_same; /* rows of outputs that are classes (rank 2, more than one); those
+                                   whose largest number is of the same class */
 } pg_quantized;
 
-/* Predicts rows in int8 and in float32, and compares. opts may be NULL; with `steps` 0 it keeps the
- * predictions of all rows. PG_E_ARG: the trainer was opened without `quantize`. */
+/* Predicts rows in int8 and without it, and compares. opts may be NULL; with `steps` 0 it keeps the
+ * predictions of all rows. Resets the states of stateful layers. PG_E_ARG: the trainer was opened
+ * without `quantize`. */
 PG_API PG_MUST_USE pg_status pg_predict_quantized(pg_trainer *t, pg_data *data,
                                                   const pg_predict_opts *opts, pg_quantized *out,
                                                   pg_err *err);

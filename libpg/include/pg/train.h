@@ -109,12 +109,15 @@ typedef struct pg_train_opts {
                       always float32; float16 scales the loss as Keras' LossScaleOptimizer. CPUs
                       refuse 3, and 2 but for AMD's since Zen 4 (PG_E_UNSUPPORTED), and note what of
                       0 they leave. 5: rounds as 2 on any CPU */
-    const char *quantize; /* "int8": predictions and evaluation multiply in 8 bits where that pays,
-                             in dense layers and convolutions: int8 kernels with a scale for each
-                             filter, operands of 8 bits as ONNX' DynamicQuantizeLinear makes them,
-                             with a scale for each row; all else, and training, stays as it is.
-                             Processors with AVX512-VNNI multiply faster then, others have the same
-                             numbers. CPUs only (PG_E_UNSUPPORTED). NULL: none */
+    const char *quantize; /* "int8": pg_predict() and pg_evaluate() multiply operands with kernels
+                             in 8 bits, where processors with VNNI gain by that: in dense layers,
+                             convolutions and the projections of recurrent layers' inputs and of
+                             attention. Kernels become int8 with a scale for each filter, operands
+                             8 bits as ONNX' DynamicQuantizeLinear makes them, with a scale for each
+                             row of the batch, which is NaN if one of its numbers is not finite. All
+                             else is float32, whatever `precision` says; training stays as it is.
+                             A note says if this processor has no VNNI. CPUs only, and no layers
+                             with time_major (PG_E_UNSUPPORTED). NULL: none */
     const char *place; /* model parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE" says where calls run
                           (the last match counts, patterns are allowed, calls count from 0); all
                           others run on the only one of `devices`. Weights are stored once: a GPU

@@ -6,30 +6,39 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 
 pg_status pg__quantized_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const pg__backend *b = t->devs.backend;
+    const int has_int8 = b->has_int8 ? b->has_int8(t->devs.dev) : -1;
     if (!o->quantize)
         return PG_OK;
     if (strcmp(o->quantize, "int8") != 0)
         return pg_fail(err, PG_E_ARG, "quantize: %s is not int8", PG_SHOW(o->quantize));
-    if (!b->host_memory || b->real_bytes != sizeof(float)) {
+    if (has_int8 < 0) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "quantize: %s has no products of int8, CPUs have",
                       b->name);
         pg_err_set(err, "devices", "%s", "cpu:0");
         return PG_E_UNSUPPORTED;
     }
+    if (t->net.steps_first)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "quantize: a scale is that of a row, and layers with time_major keep the "
+                       "rows of a step together");
     t->net.quantizes = 1;
-    return PG_OK;
+    return has_int8 ? PG_OK
+                    : pg__strs_printf(&t->report.notes, err,
+                                      "int8 is slower than float32 here: this processor has no "
+                                      "VNNI instructions");
 }
 
 /* ---- two passes ---- */
 
 typedef struct array {
-    float *values;            /* of the first pass; NULL: not of floats */
-    uint64_t row_elems, last; /* last: the length of the last axis */
+    float *values;               /* of the first pass; NULL: not of floats */
+    uint64_t row_elems, classes; /* classes: 1 if they are none */
 } array;
 
 typedef struct compared {
@@ -53,7 +62,7 @@ static pg_status begin(void *user, const pg_weight *outputs, size_t n, pg_err *e
         if (w->dtype != PG_F32 || w->n_bytes == 0)
             continue;
         c->arrays[k].row_elems = w->n_bytes / sizeof(float) / w->dims[0];
-        c->arrays[k].last = w->rank > 1 ? w->dims[w->rank - 1] : 1;
+        c->arrays[k].classes = w->rank == 2 ? w->dims[1] : 1;
         c->arrays[k].values = pg__mem_array(1, (size_t)w->n_bytes);
         if (!c->arrays[k].values)
             return pg__nomem(err);
@@ -85,9 +94,9 @@ static void compare(compared *c, const array *a, const float *was, const float *
         c->changes += change * change;
         c->numbers += (double)is[i] * (double)is[i];
     }
-    for (size_t i = 0; a->last > 1 && i < n; i += a->last) {
+    for (size_t i = 0; a->classes > 1 && i < n; i += a->classes) {
         out->n_choices++;
-        out->n_same += largest(was + i, a->last) == largest(is + i, a->last);
+        out->n_same += largest(was + i, a->classes) == largest(is + i, a->classes);
     }
 }
 
@@ -129,8 +138,10 @@ pg_status pg_predict_quantized(pg_trainer *t, pg_data *data, const pg_predict_op
         PG_FAIL(PG_E_ARG, "quantize: the trainer was opened without it");
     for (c.is_second = 0; c.is_second < 2; c.is_second++) {
         each.unquantized = c.is_second;
+        PG_TRY(pg_trainer_reset_states(t, err));
         PG_TRY(pg_predict(t, data, &each, &to, err));
     }
+    PG_TRY(pg_trainer_reset_states(t, err));
     count_products(t, out);
     out->rel_change = c.numbers > 0 ? sqrt(c.changes / c.numbers) : 0;
 done:

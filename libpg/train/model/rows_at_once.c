@@ -43,7 +43,8 @@ static uint64_t most_bytes(const pg_trainer *t, int *known)
     return most;
 }
 
-/* Bytes of the weights that every row needs as a whole; in int8 nearly all are of one byte. */
+/* Bytes of the weights that every row needs as a whole. In int8 those of most models are
+ * of one byte. */
 static uint64_t weight_bytes(const pg_trainer *t)
 {
     const uint64_t each = t->loop.in_int8 ? 1 : t->devs.backend->real_bytes;

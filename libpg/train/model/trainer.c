@@ -449,7 +449,6 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(name_ends(t, err));
     PG_TRY(read_training(t, o, own, err));
     PG_TRY(pg__mixed_open(t, o, err));
-    PG_TRY(pg__quantized_open(t, o, err));
     st = make_params(t, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(pg__model_name(o->model, o->model_text)));
@@ -462,6 +461,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         goto done;
     }
     PG_TRY(pg__masks_check(t, err));
+    PG_TRY(pg__quantized_open(t, o, err));
     PG_TRY(pg__placement_check(t, o, err));
     PG_TRY(pg__workers_open(t, o, err));
     PG_TRY(start_weights(t, o, own, err));

@@ -59,7 +59,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                   .assigned = t->devs.assigned.n_devices ? &t->devs.assigned : NULL,
                   .lanes_meet = pg__lanes_sync_bn(t)},
         .objectives = pass == PG_PREDICTS ? NULL : t->compiled.objectives,
-        .elems = t->net.elems,
+        .elems = t->loop.in_int8 ? NULL : t->net.elems,
         .from_probabilities = t->compiled.from_probabilities,
         .in_int8 = t->loop.in_int8,
         .masks_only = masks_only,

@@ -137,7 +137,7 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int policies = has_policies(t, PG_ELEM_REAL), asked = o->precision;
     const int host = t->devs.backend->host_memory;
-    const int follows = asked == BY_MODEL && !o->for_prediction && !o->quantize && has_policies(t, PG_ELEM_BF16);
+    const int follows = asked == BY_MODEL && !o->for_prediction && has_policies(t, PG_ELEM_BF16);
     const int in_bf16 = (asked == BFLOAT16 || follows) && has_bf16(&t->devs);
     pg_status st = PG_OK;
     if (asked < BY_MODEL || asked > EMULATED)

@@ -295,9 +295,9 @@ static uint64_t hash_text(uint64_t h, const char *s)
 static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
     const double numbers[] = {
-        (double)o->seed,          o->deterministic,  (double)t->pool.cut.n_lanes,
-        t->net.bn_sync,           t->net.precision,  (double)t->compiled.optimizer.lr,
-        (double)t->vars.n_params, o->shard_optimizer};
+        (double)o->seed,          o->deterministic,   (double)t->pool.cut.n_lanes,
+        t->net.bn_sync,           t->net.precision,   (double)t->compiled.optimizer.lr,
+        (double)t->vars.n_params, o->shard_optimizer, t->net.quantizes};
     sameness s = {.version = hash_text(0, pg_version()),
                   .model = hash_text(0, t->net.graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/step/devices.h"
 
 size_t pg__state_row_bytes(const pg_trainer *t, size_t k)
 {
@@ -46,6 +47,11 @@ void pg__states_free(pg_trainer *t)
     pg__mem_free(t->loop.states);
     t->loop.states = NULL;
     t->loop.state_rows = 0;
+}
+
+pg_status pg_trainer_reset_states(pg_trainer *t, pg_err *err)
+{
+    return pg__with_message(t, pg__states_reset(t, err), err);
 }
 
 pg_status pg__states_reset(pg_trainer *t, pg_err *err)

@@ -215,21 +215,77 @@ static void test_dense_layers(void **state)
     (void)state;
     for (int isa = PG_ISA_BASE; isa < PG_N_ISAS; isa++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes && pg__isa_present((pg__isa)isa); i++)
-            if (pg__int8_pays(shapes[i].n, shapes[i].k))
-                check_dense((pg__isa)isa, shapes[i]);
+            check_dense((pg__isa)isa, shapes[i]);
 }
 
-static void test_only_what_pays_and_cannot_overflow(void **state)
+/* text: rows, in, out; then of each of three dimensions: x, k, stride, dilation, before, after */
+static pg__conv conv_of(const char *text, pg__isa isa)
 {
-    pg__dense_int8 *d = NULL;
+    pg__conv c = {.isa = isa, .numbers = PG_NUMBERS_INT8, .groups = 1, .has_bias = 1};
+    char *end = NULL;
+    c.rows = strtoul(text, &end, 10);
+    c.in = strtoul(end, &end, 10);
+    c.out = strtoul(end, &end, 10);
+    for (int d = 0; d < 3; d++) {
+        c.x[d] = strtoul(end, &end, 10);
+        c.k[d] = strtoul(end, &end, 10);
+        c.stride[d] = strtoul(end, &end, 10);
+        c.dilation[d] = strtoul(end, &end, 10);
+        c.before[d] = strtoul(end, &end, 10);
+        c.after[d] = strtoul(end, &end, 10);
+        c.y[d] =
+            (c.before[d] + c.x[d] + c.after[d] - (c.k[d] - 1) * c.dilation[d] - 1) / c.stride[d] +
+            1;
+    }
+    return c;
+}
+
+static void test_only_what_pays(void **state)
+{
+    const pg__conv few = conv_of("1 16 16  1 1 1 1 0 0  64 1 1 1 0 0  64 1 1 1 0 0", PG_ISA_BASE);
+    void *s = NULL;
     pg__needs needs = {0};
     pg_err err = {0};
     (void)state;
-    assert_ok(pg__dense_int8_new(&d, 1, 1, 8, 64, PG_ISA_BASE, &needs, &err));
-    assert_null(d);
-    assert_ok(pg__dense_int8_new(&d, 1, 1, 64, 65537, PG_ISA_BASE, &needs, &err));
-    assert_null(d);
-    check_dense(PG_ISA_BASE, (shape){1, 1, 16, 65536});
+    assert_true(pg__dense_int8_pays(1, 1000, 2048));
+    assert_true(pg__dense_int8_pays(128, 256, 256));
+    assert_false(pg__dense_int8_pays(1, 32, 64));
+    assert_false(pg__dense_int8_pays(1000, 16, 16));
+    assert_false(pg__dense_int8_pays(128, 256, 65537));
+    assert_ok(pg__conv_int8.prepare(&s, &few, &needs, &err));
+    assert_null(s);
+}
+
+/* The largest bytes by the largest kernels, as often as is allowed. */
+static void test_sums_do_not_overflow(void **state)
+{
+    enum { N = 16, K = 65536 };
+    float *x = pg__mem_array(K, sizeof *x), *w = pg__mem_array((size_t)N * K, sizeof *w), y[N];
+    pg_err err = {0};
+    (void)state;
+    for (size_t k = 0; k < K; k++)
+        x[k] = 1;
+    for (size_t i = 0; i < (size_t)N * K; i++)
+        w[i] = i % 2 ? 1 : -1;
+    for (int isa = PG_ISA_BASE; isa < PG_N_ISAS; isa++) {
+        pg__dense_int8 *d = NULL;
+        pg__needs needs = {0};
+        if (!pg__isa_present((pg__isa)isa))
+            continue;
+        assert_ok(pg__dense_int8_new(&d, 1, 1, N, K + 1, (pg__isa)isa, &needs, &err));
+        assert_null(d);
+        assert_ok(pg__dense_int8_new(&d, 1, 1, N, K, (pg__isa)isa, &needs, &err));
+        void *packed = guarded(needs.shared_bytes), *scratch = guarded(needs.scratch_bytes);
+        pg__dense_int8_pack(d, w, packed);
+        pg__dense_int8_run(d, x, packed, NULL, y, scratch);
+        for (size_t j = 0; j < N; j++)
+            assert_near((double)y[j], j % 2 ? K : -K, 0.01);
+        pg__dense_int8_free(d);
+        drop(packed, needs.shared_bytes);
+        drop(scratch, needs.scratch_bytes);
+    }
+    pg__mem_free(w);
+    pg__mem_free(x);
 }
 
 /* ---- convolutions ---- */
@@ -306,40 +362,20 @@ static void check_conv(const pg__conv *c, int with_plus)
     pg__mem_free(x);
 }
 
-/* text: rows, in, out; then of each of three dimensions: x, k, stride, dilation, before, after */
-static pg__conv conv_of(const char *text, pg__isa isa)
-{
-    pg__conv c = {.isa = isa, .numbers = PG_NUMBERS_INT8, .groups = 1, .has_bias = 1};
-    char *end = NULL;
-    c.rows = strtoul(text, &end, 10);
-    c.in = strtoul(end, &end, 10);
-    c.out = strtoul(end, &end, 10);
-    for (int d = 0; d < 3; d++) {
-        c.x[d] = strtoul(end, &end, 10);
-        c.k[d] = strtoul(end, &end, 10);
-        c.stride[d] = strtoul(end, &end, 10);
-        c.dilation[d] = strtoul(end, &end, 10);
-        c.before[d] = strtoul(end, &end, 10);
-        c.after[d] = strtoul(end, &end, 10);
-        c.y[d] =
-            (c.before[d] + c.x[d] + c.after[d] - (c.k[d] - 1) * c.dilation[d] - 1) / c.stride[d] +
-            1;
-    }
-    return c;
-}
-
 static void test_convolutions(void **state)
 {
     static const char *const setups[] = {
-        "2 16 20  1 1 1 1 0 0  7 1 1 1 0 0  9 1 1 1 0 0",  /* one product */
-        "2 19 33  1 1 1 1 0 0  8 1 2 1 0 0  9 1 2 1 0 0",  /* strides that leave cells out */
-        "2 3 16   1 1 1 1 0 0  9 3 1 1 1 1  17 3 1 1 1 1", /* few channels, padded */
-        "1 8 40   1 1 1 1 0 0  9 3 2 1 0 1  8 2 2 1 0 1",
-        "1 20 16  1 1 1 1 0 0  11 3 1 2 2 2  12 2 1 3 0 0", /* dilated */
-        "1 5 17   4 2 1 1 0 1  5 3 2 1 1 1  6 2 3 1 0 0",   /* volumes */
-        "2 64 32  1 1 1 1 0 0  1 1 1 1 0 0  33 5 1 1 4 0",  /* causal sequences */
-        "1 16 16  1 1 1 1 0 0  2 5 1 1 3 3  1 3 1 1 2 2",   /* more around it than in it */
-        "1 600 48 1 1 1 1 0 0  3 3 1 1 1 1  14 3 1 1 1 1",  /* panels that leave the cache */
+        "2 16 117  1 1 1 1 0 0  7 1 1 1 0 0  9 1 1 1 0 0",  /* one product */
+        "2 19 401  1 1 1 1 0 0  8 1 2 1 0 0  9 1 2 1 0 0",  /* strides that leave cells out */
+        "2 3 150   1 1 1 1 0 0  9 3 1 1 1 1  17 3 1 1 1 1", /* few channels, padded */
+        "1 8 100   1 1 1 1 0 0  9 3 2 1 0 1  8 2 2 1 0 1",
+        "1 20 50   1 1 1 1 0 0  11 3 1 2 2 2  12 2 1 3 0 0", /* dilated */
+        "1 5 101   4 2 1 1 0 1  5 3 2 1 1 1  6 2 3 1 0 0",   /* volumes */
+        "2 64 32   1 1 1 1 0 0  1 1 1 1 0 0  33 5 1 1 4 0",  /* causal sequences */
+        "1 16 33   1 1 1 1 0 0  2 5 1 1 3 3  1 3 1 1 2 2",   /* more around it than in it */
+        "1 16 201  1 1 1 1 0 0  4 1 1 1 0 0  1 1 4 1 3 0",   /* only what is around it */
+        "1 300 112 1 1 1 1 0 0  150 3 1 1 1 1  1 3 1 1 1 1", /* panels leave the cache: lines, */
+        "1 2400 128 1 1 1 1 0 0  9 1 1 1 0 0  9 1 1 1 0 0",  /* one product */
     };
     (void)state;
     for (int isa = PG_ISA_BASE; isa < PG_N_ISAS; isa++)
@@ -400,6 +436,34 @@ static void test_the_same_bits_with_vnni_and_without(void **state)
 }
 #endif
 
+/* ... and only its row. */
+static void test_an_image_that_is_not_finite_gives_nan(void **state)
+{
+    const pg__conv c = conv_of("2 3 150  1 1 1 1 0 0  9 3 1 1 1 1  17 3 1 1 1 1", PG_ISA_BASE);
+    const size_t n_x = pg__conv_cells(c.x) * c.in, n_y = pg__conv_cells(c.y) * c.out;
+    float *x = numbers(2 * n_x, 1), *w = numbers(27 * c.out, 2), *b = numbers(c.out, 3);
+    float *y = numbers(2 * n_y, 4);
+    void *s = NULL;
+    pg__needs needs = {0};
+    pg_err err = {0};
+    (void)state;
+    x[n_x - 1] = -INFINITY;
+    assert_ok(pg__conv_int8.prepare(&s, &c, &needs, &err));
+    void *packed = guarded(needs.shared_bytes), *scratch = guarded(needs.scratch_bytes);
+    pg__conv_int8.pack(s, w, packed);
+    pg__conv_int8.run(
+        s, &(pg__conv_mem){.x = x, .w = w, .b = b, .y = y, .packed = packed, .scratch = scratch});
+    for (size_t i = 0; i < 2 * n_y; i++)
+        assert_int_equal(isnan(y[i]) != 0, i < n_y);
+    pg__conv_int8.release(s);
+    drop(packed, needs.shared_bytes);
+    drop(scratch, needs.scratch_bytes);
+    pg__mem_free(y);
+    pg__mem_free(b);
+    pg__mem_free(w);
+    pg__mem_free(x);
+}
+
 static void test_a_kernel_that_is_not_finite_gives_nan(void **state)
 {
     enum { N = 20, K = 16 };
@@ -432,11 +496,13 @@ int main(void)
         cmocka_unit_test(test_bytes_are_by_definition),
         cmocka_unit_test(test_zeros_and_what_is_not_finite),
         cmocka_unit_test(test_dense_layers),
-        cmocka_unit_test(test_only_what_pays_and_cannot_overflow),
+        cmocka_unit_test(test_only_what_pays),
+        cmocka_unit_test(test_sums_do_not_overflow),
         cmocka_unit_test(test_convolutions),
 #ifdef PG_HAVE_X86_ISAS
         cmocka_unit_test(test_the_same_bits_with_vnni_and_without),
 #endif
+        cmocka_unit_test(test_an_image_that_is_not_finite_gives_nan),
         cmocka_unit_test(test_a_kernel_that_is_not_finite_gives_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ INT8 = {'pgfit-int8': 'pgfit', 'onnx-int8': 'ONNX Runtime', 'openvino-int8': 'Op
 MAKES = (('make', 'PG_KERAS2_PYTHON', '', '-1.npz'), ('export', 'PG_TORCH_PYTHON', '', '.onnx'),  # of which file, and which
          ('quantize-onnx', 'PG_ORT_PYTHON', '.onnx', '-int8.onnx'), ('quantize-openvino', 'PG_OPENVINO_PYTHON', '.onnx', '-int8.xml'))
 MARKS = '<!-- speed of predictions: from here -->', '<!-- speed of predictions: to here -->'
+INT8_MARKS = '<!-- speed of predictions in int8: from here -->', '<!-- speed of predictions in int8: to here -->'
 
 
 def arguments():
@@ -115,7 +116,7 @@ def error(python, name, a, model):
     return json.loads(r.stdout.splitlines()[-1])['error'] * 100
 
 
-def in_int8(a, python, best):
+def table_in_int8(a, python, best):
     rows = []
     for model in a.models:
         errors = ' / '.join('%.2f' % error(python, n, a, model) if (model, BATCHES[0], n) in best else '–' for n in INT8)
@@ -124,12 +125,15 @@ def in_int8(a, python, best):
             whole = best[model, batch, 'pgfit'][1]
             rows.append([TITLES[model], str(batch), *(report.number(x) for x in (whole, ours_, *others)), *(report.ratio(x, ours_) for x in (whole, *others)), errors])
     _, *peers = INT8.values()
+    return report.table(['model', 'batch', 'pgfit in float32, ms/row', 'pgfit', *peers, 'float32 / pgfit', *(x + ' / pgfit' for x in peers), 'error, %'], rows)
+
+
+def in_int8(table):
     return ['## In int8', '',
             'pgfit with `--quantize int8`; ONNX Runtime quantized statically per channel of the kernels, BERT-mini dynamically; OpenVINO by NNCF. Errors in the order of '
             'the columns: of the outputs of all rows against the same program in float32, in percent of their norm; of logits (logarithms of probabilities) without '
             'their mean over the classes. The weights are random, and the peers have others than pgfit: this is the error of the arithmetic. What it does to the '
-            'accuracy of a trained model is judged by a test.', '',
-            *report.table(['model', 'batch', 'pgfit in float32, ms/row', 'pgfit', *peers, 'float32 / pgfit', *(x + ' / pgfit' for x in peers), 'error, %'], rows)]
+            'accuracy of a trained model is judged by a test.', '', *table]
 
 
 def at_ceiling(a, model, batch, top):
@@ -183,13 +187,15 @@ def main():
             rows.append([TITLES[model], str(batch), *(report.number(x[1]) for x in (ours_, *others)), *(report.ratio(x[1], ours_[1]) for x in others),
                          ' / '.join(report.number(x[0]) for x in (ours_, *others))])
     table = report.table(['model', 'batch', 'pgfit, ms/row', *PEERS.values(), *(x + ' / pgfit' for x in PEERS.values()), 'first prediction, s'], rows)
+    int8 = table_in_int8(a, python, best)
     text = ['# Predictions beside Keras, ONNX Runtime and OpenVINO', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
             'Least of %d rounds of one interleaved run, float32; %s. The first prediction in the order of the columns.'
-            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table, *in_int8(a, python, best), *ceilings(a, best)]
+            % (a.rounds, ', '.join(dict.fromkeys(versions))), '', *table, *in_int8(int8), *ceilings(a, best)]
     with open(a.report, 'w') as f:
         f.write('\n'.join(text))
     if a.readme:
         report.put(a.readme, MARKS, table[:-1])
+        report.put(a.readme, INT8_MARKS, int8[:-1])
     print('\n'.join(text))
 
 

@@ -188,7 +188,7 @@ class Trainer:
                  steps: Optional[int] = None, unquantized: bool = False) -> Dict[str, float]:
         """Loss and metrics over all rows, by name, as Keras' evaluate(return_dict=True).
 
-        unquantized: in float32, although the trainer was made with quantize="int8".
+        unquantized: as if the trainer had been made without quantize.
         """
         given = {"batch_size": batch_size, "steps": steps, "unquantized": unquantized}
         o, logs = fill(abi.pg_predict_opts(), given), abi.pg_logs()
@@ -200,7 +200,7 @@ class Trainer:
     def predict(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None, unquantized: bool = False) -> Any:
         """Outputs for every row: an array of shape (rows, ...), or a list of them for several outputs.
 
-        unquantized: in float32, although the trainer was made with quantize="int8".
+        unquantized: as if the trainer had been made without quantize.
         """
         given = {"batch_size": batch_size, "steps": steps, "unquantized": unquantized}
         o, outputs = fill(abi.pg_predict_opts(), given), []  # type: ignore[var-annotated]
@@ -212,8 +212,12 @@ class Trainer:
             long_call("pg_predict", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(to), steer=o)
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def reset_states(self) -> None:
+        """Zeros for the states of stateful layers, as Keras' reset_states()."""
+        call("pg_trainer_reset_states", self._handle())
+
     def quantized(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None) -> Dict[str, Any]:
-        """What quantize="int8" changes: rows are predicted in both ways. The members of pg_quantized, without n_."""
+        """What quantize="int8" changes: rows are predicted in both ways, from states of zero. The members of pg_quantized, without n_."""
         o, found = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), abi.pg_quantized()
         with Data(x) as data:
             long_call("pg_predict_quantized", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(found), steer=o)

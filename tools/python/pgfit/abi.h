@@ -286,6 +286,7 @@ const char *pg_trainer_saved(const pg_trainer *t);
 pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb, pg_err *err);
 pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, pg_logs *out, pg_err *err);
 pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, const pg_predictions *to, pg_err *err);
+pg_status pg_trainer_reset_states(pg_trainer *t, pg_err *err);
 pg_status pg_predict_quantized(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, pg_quantized *out, pg_err *err);
 pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err);
 void pg_text_free(char *text);
