@@ -7,7 +7,7 @@
 /* pgfit_options.c: the command line, as options of the library as far as possible. */
 typedef struct fit_arguments {
     pg_train_opts train;
-    pg_fit_opts fit; /* without the data */
+    pg_fit_opts fit;     /* without the data */
     int tells_quantized; /* what int8 changes: in all ranks, or in none */
     const char *data, *validation, *reshape, *interpolation;
     const char *x, *y; /* names of arrays or columns */
@@ -153,5 +153,6 @@ void fit_print_end(fit_screen *s, const pg_fit_report *report);
 void fit_print_saved(const char *path);
 void fit_print_predicted(const char *path);
 void fit_print_quantized(const pg_quantized *q);
+void fit_note_unquantized(void);
 
 #endif

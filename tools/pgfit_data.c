@@ -114,8 +114,13 @@ static pg_status evaluate_unquantized(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_predict_opts opts = predict_options(0);
     pg_logs logs;
+    pg_status st = PG_OK;
     opts.unquantized = 1;
-    pg_status st = pg_trainer_reset_states(t, err);
+    if (pg_trainer_n_quantized(t) == 0) {
+        fit_note_unquantized();
+        return PG_OK;
+    }
+    st = pg_trainer_reset_states(t, err);
     if (st == PG_OK)
         st = pg_evaluate(t, data, &opts, &logs, err);
     if (st == PG_OK)
@@ -146,14 +151,17 @@ pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
     return st == PG_OK ? fit_open_data(out, fit_args.predict, err) : st;
 }
 
-/* By one batch. */
+#define FEW 16 /* rows: a comparison should not take longer than the predictions */
+
 static pg_status show_quantized(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_predict_opts opts = predict_options(0);
     pg_quantized q;
-    opts.steps = 1;
     if (!fit_args.tells_quantized)
         return PG_OK;
+    opts.steps = 1;
+    if (opts.batch_size == 0 || opts.batch_size > FEW)
+        opts.batch_size = FEW;
     const pg_status st = pg_predict_quantized(t, data, &opts, &q, err);
     if (st == PG_OK && q.n_rows > 0)
         fit_print_quantized(&q);

@@ -282,26 +282,39 @@ void fit_print_predicted(const char *path)
     }
 }
 
+void fit_note_unquantized(void)
+{
+    fit_show_note("nothing is in int8: no dense layer or convolution for which it pays");
+}
+
+static void print_quantized_json(const pg_quantized *q)
+{
+    printf("{\"event\": \"quantized\", \"products\": %zu, \"rows\": %llu", q->n_products,
+           (unsigned long long)q->n_rows);
+    json_member("output", q->output);
+    json_number("max_change", q->max_change);
+    json_number("max_given", q->max_given);
+    json_number("rel_change", q->rel_change);
+    printf(", \"choices\": %llu, \"same\": %llu}\n", (unsigned long long)q->n_choices,
+           (unsigned long long)q->n_same);
+}
+
 /* What int8 changes. */
 void fit_print_quantized(const pg_quantized *q)
 {
     if (cli.json) {
-        printf("{\"event\": \"quantized\", \"products\": %zu, \"rows\": %llu", q->n_products,
-               (unsigned long long)q->n_rows);
-        json_number("max_change", q->max_change);
-        json_number("max_given", q->max_given);
-        json_number("rel_change", q->rel_change);
-        printf(", \"choices\": %llu, \"same\": %llu}\n", (unsigned long long)q->n_choices,
-               (unsigned long long)q->n_same);
+        print_quantized_json(q);
         return;
     }
     if (q->n_products == 0) {
-        fit_show_note("nothing is in int8: no dense layer or convolution for which it pays");
+        fit_note_unquantized();
         return;
     }
-    printf("%s in int8: the numbers of %s change by %.1e or less, of %.3g (%.2g %% in all)",
-           cli_plural(q->n_products, "product").s, cli_plural(q->n_rows, "row").s, q->max_change,
-           q->max_given, 100 * q->rel_change);
+    cli_printf(stdout, "%s in int8; in the first %s", cli_plural(q->n_products, "product").s,
+               cli_plural(q->n_rows, "row").s);
+    if (q->output)
+        cli_printf(stdout, ", %s changes by %.2g %%, a number of it by %.2g or less, of %.3g",
+                   cli_name(q->output).s, 100 * q->rel_change, q->max_change, q->max_given);
     if (q->n_choices > 0)
         printf("; the largest number is the same in %llu of %llu", (unsigned long long)q->n_same,
                (unsigned long long)q->n_choices);

@@ -166,7 +166,7 @@ def files(folder):
         expect(f'predictions by {n}', r.returncode == 0, show(r))
     expect('predictions', len({(folder / f'y{n}.npy').read_bytes() for n in (1, 2, 3)}) == 1, 'differ')
     said = [run(ranks(n, tools / 'pgfit', 'x/out.keras', '--predict', data, '--out', f'q{n}.npy', '--quantize', 'int8'), folder) for n in (1, 2)]
-    expect('predictions in int8', all(r.returncode == 0 and r.stdout.count('in int8: ') == 1 for r in said), show(said[1]))
+    expect('predictions in int8', all(r.returncode == 0 and r.stdout.count(' in int8; ') == 1 for r in said), show(said[1]))
     expect('the same in int8', (folder / 'q1.npy').read_bytes() == (folder / 'q2.npy').read_bytes() != (folder / 'y1.npy').read_bytes(), 'differ')
     said = [run(ranks(n, tools / 'pgfit', 'x/out.keras', '--data', data, '--evaluate', '--json'), folder) for n in (1, 2)]
     expect('evaluation', all(r.returncode == 0 for r in said) and said[0].stdout.count('\n') == said[1].stdout.count('\n'), show(said[1]))

@@ -75,20 +75,26 @@ PG_API PG_MUST_USE pg_status pg_predict_check_file(const pg_trainer *t, const ch
 /* Zeros for the states of stateful layers, as Keras' reset_states(). */
 PG_API PG_MUST_USE pg_status pg_trainer_reset_states(pg_trainer *t, pg_err *err);
 
-/* What pg_train_opts.quantize does to predictions: of all outputs of floats together. */
+/* What pg_train_opts.quantize does to predictions. */
 typedef struct pg_quantized {
-    size_t n_products;          /* in int8 */
+    size_t n_products;          /* in int8: calls of a layer, or of one of its products */
     uint64_t n_rows;            /* that were predicted both ways; 0 but on rank 0 of a job */
-    double max_change;          /* of a number */
-    double max_given;           /* the largest magnitude without it */
+    const char *output;         /* the one that changes most, by rel_change; NULL: none of floats.
+                                   Valid until the trainer is closed */
+    double max_change;          /* of one of its numbers; like the next two NaN if there are numbers
+                                   that are not finite */
+    double max_given;           /* the largest magnitude of them, without it */
     double rel_change;          /* root of the sum of squared changes, by that of the numbers */
     uint64_t n_choices, n_same; /* rows of outputs that are classes (rank 2, more than one); those
                                    whose largest number is of the same class */
 } pg_quantized;
 
+/* Products of the last pass in int8; 0: none was large enough, or there was no such pass. */
+PG_API size_t pg_trainer_n_quantized(const pg_trainer *t);
+
 /* Predicts rows in int8 and without it, and compares. opts may be NULL; with `steps` 0 it keeps the
- * predictions of all rows. Resets the states of stateful layers. PG_E_ARG: the trainer was opened
- * without `quantize`. */
+ * predictions of all rows. Both begin with the states that stateful layers have, which stay.
+ * PG_E_ARG: the trainer was opened without `quantize`. */
 PG_API PG_MUST_USE pg_status pg_predict_quantized(pg_trainer *t, pg_data *data,
                                                   const pg_predict_opts *opts, pg_quantized *out,
                                                   pg_err *err);

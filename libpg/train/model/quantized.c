@@ -34,18 +34,53 @@ pg_status pg__quantized_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
                                       "VNNI instructions");
 }
 
+/* ---- states ---- */
+
+/* Between trainer and `kept`, one after the other; *kept NULL: there are none yet. */
+static pg_status keep_states(const pg_trainer *t, char **kept, pg_err *err)
+{
+    size_t n = 0;
+    pg_status st = PG_OK;
+    for (size_t k = 0; t->loop.states && k < t->net.built_params.n_states; k++)
+        n += pg__states_bytes(t, k);
+    *kept = n > 0 ? pg__mem_array(n, 1) : NULL;
+    if (n > 0 && !*kept)
+        return pg__nomem(err);
+    n = 0;
+    for (size_t k = 0; *kept && k < t->net.built_params.n_states && st == PG_OK; k++) {
+        st =
+            t->devs.backend->get(t->devs.dev, *kept + n, t->loop.states[k], pg__states_bytes(t, k));
+        n += pg__states_bytes(t, k);
+    }
+    return pg__with_message(t, st, err);
+}
+
+static pg_status restore_states(pg_trainer *t, const char *kept, pg_err *err)
+{
+    size_t n = 0;
+    pg_status st = PG_OK;
+    if (!kept)
+        return pg_trainer_reset_states(t, err);
+    for (size_t k = 0; k < t->net.built_params.n_states && st == PG_OK; k++) {
+        st = t->devs.backend->put(t->devs.dev, t->loop.states[k], kept + n, pg__states_bytes(t, k));
+        n += pg__states_bytes(t, k);
+    }
+    return pg__with_message(t, st, err);
+}
+
 /* ---- two passes ---- */
 
 typedef struct array {
     float *values;               /* of the first pass; NULL: not of floats */
     uint64_t row_elems, classes; /* classes: 1 if they are none */
+    double changes, numbers;     /* sums of squares */
+    double max_change, max_given;
 } array;
 
 typedef struct compared {
     array *arrays;
     size_t n;
     int is_second;
-    double changes, numbers; /* sums of squares */
     pg_quantized *out;
 } compared;
 
@@ -78,25 +113,25 @@ static size_t largest(const float *v, size_t n)
     return at;
 }
 
-/* The largest of some numbers; NaN stays. */
+/* The largest of some magnitudes; NaN stays. */
 static double larger(double most, double x)
 {
     return fabs(x) <= most || isnan(most) ? most : fabs(x);
 }
 
-static void compare(compared *c, const array *a, const float *was, const float *is, size_t n)
+static void compare(pg_quantized *out, array *a, const float *was, const float *is, size_t n)
 {
-    pg_quantized *out = c->out;
     for (size_t i = 0; i < n; i++) {
         const double change = (double)was[i] - (double)is[i];
-        out->max_change = larger(out->max_change, change);
-        out->max_given = larger(out->max_given, (double)is[i]);
-        c->changes += change * change;
-        c->numbers += (double)is[i] * (double)is[i];
+        a->max_change = larger(a->max_change, change);
+        a->max_given = larger(a->max_given, (double)is[i]);
+        a->changes += change * change;
+        a->numbers += (double)is[i] * (double)is[i];
     }
     for (size_t i = 0; a->classes > 1 && i < n; i += a->classes) {
+        const size_t at = largest(is + i, a->classes);
         out->n_choices++;
-        out->n_same += largest(was + i, a->classes) == largest(is + i, a->classes);
+        out->n_same += at == largest(was + i, a->classes) && !isnan(was[i + at]);
     }
 }
 
@@ -104,26 +139,35 @@ static pg_status rows(void *user, size_t output, uint64_t first, size_t n_rows, 
                       pg_err *err)
 {
     compared *c = user;
-    const array *a = &c->arrays[output];
+    array *a = &c->arrays[output];
     const size_t n = n_rows * (size_t)a->row_elems;
     (void)err;
     if (!a->values)
         return PG_OK;
     float *at = a->values + first * a->row_elems;
     if (c->is_second)
-        compare(c, a, at, values, n);
+        compare(c->out, a, at, values, n);
     else
         memcpy(at, values, n * sizeof *at);
     return PG_OK;
 }
 
-static void count_products(const pg_trainer *t, pg_quantized *out)
+/* The output that changes most; NaN is more than any number. */
+static void report(const pg_trainer *t, const compared *c)
 {
-    for (size_t i = 0; i < t->programs.n_built; i++) {
-        const pg__built *b = &t->programs.built[i];
-        if (b->in_int8 && b->pass == PG_PREDICTS)
-            out->n_products = pg__program_n_in_int8(b->program);
+    pg_quantized *out = c->out;
+    for (size_t k = 0; k < c->n; k++) {
+        const array *a = &c->arrays[k];
+        const double change =
+            a->changes > 0 || isnan(a->changes) ? sqrt(a->changes / a->numbers) : 0;
+        if (!a->values || (out->output && change <= out->rel_change) || isnan(out->rel_change))
+            continue;
+        out->output = t->net.output_names[k];
+        out->max_change = a->max_change;
+        out->max_given = a->max_given;
+        out->rel_change = change;
     }
+    out->n_products = pg_trainer_n_quantized(t);
 }
 
 pg_status pg_predict_quantized(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
@@ -132,21 +176,31 @@ pg_status pg_predict_quantized(pg_trainer *t, pg_data *data, const pg_predict_op
     pg_predict_opts each = opts ? *opts : (pg_predict_opts){0};
     compared c = {.out = out};
     const pg_predictions to = {.user = &c, .begin = begin, .rows = rows};
+    char *states = NULL;
     pg_status st = PG_OK;
     *out = (pg_quantized){0};
     if (!t->net.quantizes)
         PG_FAIL(PG_E_ARG, "quantize: the trainer was opened without it");
+    PG_TRY(keep_states(t, &states, err));
     for (c.is_second = 0; c.is_second < 2; c.is_second++) {
         each.unquantized = c.is_second;
-        PG_TRY(pg_trainer_reset_states(t, err));
         PG_TRY(pg_predict(t, data, &each, &to, err));
+        PG_TRY(restore_states(t, states, err));
     }
-    PG_TRY(pg_trainer_reset_states(t, err));
-    count_products(t, out);
-    out->rel_change = c.numbers > 0 ? sqrt(c.changes / c.numbers) : 0;
+    report(t, &c);
 done:
     for (size_t k = 0; k < c.n; k++)
         pg__mem_free(c.arrays[k].values);
     pg__mem_free(c.arrays);
+    pg__mem_free(states);
     return st;
+}
+
+size_t pg_trainer_n_quantized(const pg_trainer *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->programs.n_built; i++)
+        if (t->programs.built[i].in_int8)
+            n = pg__program_n_in_int8(t->programs.built[i].program);
+    return n;
 }

@@ -65,6 +65,7 @@ static void check_change(pg_trainer *t, pg_data *d, size_t n_products)
     assert_int_equal(q.n_rows, ROWS);
     assert_int_equal(q.n_choices, ROWS);
     assert_true(q.n_same > ROWS / 2);
+    assert_string_equal(q.output, "d");
     assert_true(q.rel_change > 1e-3 && q.rel_change < 0.03);
     assert_true(q.max_change > 0 && q.max_change < 0.1 * q.max_given);
 }

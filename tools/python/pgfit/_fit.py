@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple, Union
 
 from ._call import Path, Progress
+from ._errors import ArgumentError
 from ._models import ModelLike
 from ._options import divided
 from ._trainer import History, Trainer
@@ -49,6 +50,8 @@ def fit(model: ModelLike, x: Any, y: Any = None, *, batch_size: int = 32, epochs
     >>> sorted(run.history)
     ['loss', 'lr']
     """
+    if options.get("quantize") is not None:
+        raise ArgumentError("quantize belongs to predict() and evaluate(); training stays in float32")
     trainer, own = _once(model, options)
     with trainer:
         run = trainer.fit(x, y, batch_size=batch_size, epochs=epochs, verbose=verbose, callbacks=callbacks,

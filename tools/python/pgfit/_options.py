@@ -1,6 +1,7 @@
 """Keywords of the trainer as members of pg_train_opts and pg_fit_opts: values that are words or lists become what they take."""
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from typing import Any, Dict, Tuple
@@ -14,6 +15,8 @@ _WORDS: Dict[str, Tuple[str, ...]] = {
     "batch_norm": ("auto", "replica", "sync"), "conv": ("auto", "direct", "winograd"), "reset_states": ("never", "epoch"),
     "resume": ("never", "always", "auto"),
 }
+# Members that are text: a number would be taken for an address.
+_TEXT = {name for of in (abi.pg_train_opts, abi.pg_fit_opts) for name, kind in of._fields_ if kind is ctypes.c_char_p}
 _TRAIN = {name for name, _ in abi.pg_train_opts._fields_} - {"model", "model_text", "optimizer_json", "cancel"}
 _FIT = {name for name, _ in abi.pg_fit_opts._fields_} - {"validation", "callbacks", "n_callbacks", "cancel", "stop", "settings",
                                                           "output", "replaces_output"}
@@ -44,6 +47,8 @@ def _member(name: str, value: Any) -> Any:
         if value not in _WORDS[name]:
             raise ArgumentError("%s is one of %s, not %r" % (name, ", ".join(_WORDS[name]), value))
         return _WORDS[name].index(value)
+    if name in _TEXT and isinstance(value, (bool, int, float)):
+        raise ArgumentError("%s is a text, not %r" % (name, value))
     return value if isinstance(value, (int, float, str, os.PathLike)) else spec(value)
 
 

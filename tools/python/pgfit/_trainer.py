@@ -217,11 +217,17 @@ class Trainer:
         call("pg_trainer_reset_states", self._handle())
 
     def quantized(self, x: Any, *, batch_size: int = 32, steps: Optional[int] = None) -> Dict[str, Any]:
-        """What quantize="int8" changes: rows are predicted in both ways, from states of zero. The members of pg_quantized, without n_."""
+        """What quantize="int8" changes: rows (of all steps, if none are given) are predicted in both ways.
+
+        "products": how many are in int8, 0 if none is large enough; "rel_change": a share, of the "output" that changes most;
+        "max_change" of one of its numbers, of "max_given" at most; "choices" and "same": rows of classes, and those whose
+        largest number is of the same class.
+        """
         o, found = fill(abi.pg_predict_opts(), {"batch_size": batch_size, "steps": steps}), abi.pg_quantized()
         with Data(x) as data:
             long_call("pg_predict_quantized", self._handle(), data.handle, ctypes.byref(o), ctypes.byref(found), steer=o)
-        return {name.removeprefix("n_"): getattr(found, name) for name, _ in found._fields_}
+        of = {name.removeprefix("n_"): getattr(found, name) for name, _ in found._fields_}
+        return {**of, "output": text(found.output)}
 
 
 def _begin(outputs: List[Any]) -> Callable[..., int]:

@@ -206,7 +206,7 @@ struct pg_predict_opts {
     size_t batch_size; size_t steps; int unquantized; int force; int profile; const volatile int *cancel;
 };
 struct pg_quantized {
-    size_t n_products; uint64_t n_rows; double max_change, max_given, rel_change; uint64_t n_choices, n_same;
+    size_t n_products; uint64_t n_rows; const char *output; double max_change, max_given, rel_change; uint64_t n_choices, n_same;
 };
 struct pg_predictions {
     void *user; pg_status (*begin)(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err); pg_status
