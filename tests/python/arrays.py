@@ -218,6 +218,18 @@ class Train(Case):
         with self.assertRaises(pgfit.ArgumentError):
             t.predict(self.x)
 
+    def test_int8(self):
+        with pgfit.Trainer('mlp.json', weights='after.h5', for_prediction=True, quantize='int8') as t:
+            self.assertLess(abs(t.predict(self.x) - t.predict(self.x, unquantized=True)).max(), 0.02)
+            change = t.quantized(self.x)
+            self.assertEqual((change['rows'], change['choices']), (len(self.x), len(self.x)))
+            t.reset_states()
+        for wrong in (True, 8):  # a number is no text
+            with self.assertRaisesRegex(pgfit.ArgumentError, 'is a text'):
+                pgfit.predict('mlp.json', self.x, quantize=wrong)
+        with self.assertRaisesRegex(pgfit.ArgumentError, 'float32'):
+            pgfit.fit('mlp.json', self.x, self.y, quantize='int8')
+
     def test_weights_that_nobody_trained(self):
         with self.assertWarnsRegex(UserWarning, 'initializers'):
             pgfit.predict('mlp.json', self.x)
