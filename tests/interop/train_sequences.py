@@ -98,6 +98,7 @@ def recurrent(L, add, v3):
             *[Input("numbers", 4)] * (2 if name == "lstm" else 1))
         add(name + "-stateful", cell(4, stateful=True), Input("numbers", 5, 3, batch=4))
         add(name + "-unit", cell(1), Input("numbers", 1, 1))
+        add(name + "-long", cell(18, return_sequences=True), Input("numbers", 20, 3))
         both = lambda mode, **k: lambda x, c=cell: L.Bidirectional(c(4, **k), merge_mode=mode)(x)
         for mode in ("concat", "sum", "mul", "ave"):
             add("bi-%s-%s" % (name, mode), both(mode), seq)

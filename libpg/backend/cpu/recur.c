@@ -131,7 +131,8 @@ static void turn(const float *from, size_t rows, size_t columns, float *to)
 /* The recurrent kernel as run->kernel. */
 static void pack_kernel(const pg__recur *k, const float *kernel, const pg__recur_run *run)
 {
-    const size_t units = k->z.units, width = k->z.width, gates = width / units;
+    const size_t units = k->z.units, width = k->z.width;
+    const size_t gates = units > 0 ? width / units : 0;
     for (size_t g = 0, n; k->products && g < gates; g += n) {
         const size_t columns = (n = smaller(k->together, gates - g)) * units;
         k->products->pack(k->grad ? columns : units, k->grad ? units : columns, kernel + g * units,

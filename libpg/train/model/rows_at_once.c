@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define OWN_CACHE    ((uint64_t)1 << 20)  /* bytes of a core's own cache */
+#define OF_STEPS     32                   /* rows for recurrent layers */
 #define SHARED_CACHE ((uint64_t)16 << 20) /* of the shared cache */
 
 /* Bytes of one row of a value; 0: it has no rows. *known: its other dimensions are known. */
@@ -55,6 +56,18 @@ static uint64_t weight_bytes(const pg_trainer *t)
     return n;
 }
 
+/* A step of a recurrent layer is a product of as many rows, which are few bytes. */
+static int has_recurrent(const pg_trainer *t)
+{
+    static const pg__op_kind kinds[] = {PG_OP_gru, PG_OP_lstm, PG_OP_rnn};
+    const pg__tape *tape = &t->net.built_params.tape;
+    for (uint32_t i = 0; i < tape->n_insts; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            if (tape->insts[i].op == pg__op_of(kinds[k]))
+                return 1;
+    return 0;
+}
+
 size_t pg__rows_at_once(const pg_trainer *t)
 {
     int known = 1;
@@ -64,6 +77,8 @@ size_t pg__rows_at_once(const pg_trainer *t)
     uint64_t n = OWN_CACHE / row;
     if (weights > SHARED_CACHE && (weights - SHARED_CACHE) / (2 * row) + 1 > n)
         n = (weights - SHARED_CACHE) / (2 * row) + 1;
+    if (n < OF_STEPS && has_recurrent(t))
+        n = OF_STEPS;
     size_t rows = 1;
     while (rows < n)
         rows *= 2;
