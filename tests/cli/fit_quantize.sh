@@ -8,8 +8,8 @@ predict long.npy -q
 predict short.npy --quantize int8 | few
 predict again.npy --quantize int8 --batch-size 7 -q
 PG_ISA=base predict base.npy --quantize int8 --devices cpu:0,cpu:1 -q
-pgdiff --by-order -d 0.02 short.npy again.npy
-pgdiff --by-order -d 0.02 short.npy base.npy
+pgdiff --by-order -q -d 0.02 short.npy again.npy && echo near
+pgdiff --by-order -q -d 0.02 short.npy base.npy && echo near
 pgdiff --by-order -q -p 1e-4 short.npy long.npy || echo not those of float32
 pgfit digits.keras --data "$data" --evaluate --quantize int8 | sed '/VNNI/d; s/[0-9.][0-9.]*/N/g'
 pgfit -q digits.keras --data "$data" --evaluate --quantize int8 | wc -l
