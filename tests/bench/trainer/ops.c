@@ -46,8 +46,10 @@ typedef struct bench {
     ATTRS(pool, .rank = 2, .max = 1, .window = {3, 3}, .stride = {2, 2, 1}, .before = {1, 1}, \
           .after = {1, 1}, .size = {32, 32, 1})
 #define BN_ACT(...) ATTRS(bn, .epsilon = 1e-3, .has_act = 1, .act = {__VA_ARGS__})
-#define CELL(...)   ATTRS(rnn, .act = {PG_ACT_TANH}, .gate = {PG_ACT_SIGMOID}, __VA_ARGS__)
-#define ALL_MEAN    ATTRS(pool, .rank = 2, .stride = {1, 1, 1}, .size = {8, 8, 1})
+#define CELL(after)                                                            \
+    ATTRS(rnn, .act = {.kind = PG_ACT_TANH}, .gate = {.kind = PG_ACT_SIGMOID}, \
+          .reset_after = (after))
+#define ALL_MEAN ATTRS(pool, .rank = 2, .stride = {1, 1, 1}, .size = {8, 8, 1})
 
 static const bench benches[] = {
     {"relu", PG_OP_act, ATTRS(act, PG_ACT_RELU, INFINITY, 0, 0), {S(32, 32, 32, 64)}, 0},
@@ -212,10 +214,10 @@ static const bench benches[] = {
     {"", PG_OP_spread, ATTRS(spread, S(16, 32, 32, 64)), {S(16, 1, 1, 64)}, 0},
     {"heads", PG_OP_transpose, ATTRS(transpose, {0, 2, 1, 3}), {S(8, 128, 4, 64)}, 0},
     {"last two", PG_OP_transpose, ATTRS(transpose, {0, 2, 1}), {S(8, 128, 256)}, 0},
-    {"16x140x64", PG_OP_lstm, CELL(), {S(16, 140, 256), S(64, 256), {0}}, 0},
+    {"16x140x64", PG_OP_lstm, CELL(0), {S(16, 140, 256), S(64, 256), {0}}, 0},
     {"16x140x64",
      PG_OP_lstm_grad,
-     CELL(),
+     CELL(0),
      {S(16, 140, 256),
       S(64, 256),
       {0},
@@ -231,10 +233,10 @@ static const bench benches[] = {
       S(16, 140, 256),
       S(16, 140, 64)},
      0},
-    {"32x40x256", PG_OP_lstm, CELL(), {S(32, 40, 1024), S(256, 1024), {0}}, 0},
+    {"32x40x256", PG_OP_lstm, CELL(0), {S(32, 40, 1024), S(256, 1024), {0}}, 0},
     {"32x40x256",
      PG_OP_lstm_grad,
-     CELL(),
+     CELL(0),
      {S(32, 40, 1024),
       S(256, 1024),
       {0},
@@ -250,10 +252,10 @@ static const bench benches[] = {
       S(32, 40, 1024),
       S(32, 40, 256)},
      0},
-    {"64x100x100", PG_OP_lstm, CELL(), {S(64, 100, 400), S(100, 400), {0}}, 0},
+    {"64x100x100", PG_OP_lstm, CELL(0), {S(64, 100, 400), S(100, 400), {0}}, 0},
     {"64x100x100",
      PG_OP_lstm_grad,
-     CELL(),
+     CELL(0),
      {S(64, 100, 400),
       S(100, 400),
       {0},
@@ -269,10 +271,10 @@ static const bench benches[] = {
       S(64, 100, 400),
       S(64, 100, 100)},
      0},
-    {"16x140x64", PG_OP_gru, CELL(.reset_after = 1), {S(16, 140, 192), S(64, 192), S(192)}, 0},
+    {"16x140x64", PG_OP_gru, CELL(1), {S(16, 140, 192), S(64, 192), S(192)}, 0},
     {"16x140x64",
      PG_OP_gru_grad,
-     CELL(.reset_after = 1),
+     CELL(1),
      {S(16, 140, 192),
       S(64, 192),
       S(192),
@@ -287,10 +289,10 @@ static const bench benches[] = {
       S(16, 140, 192),
       S(16, 140, 64)},
      0},
-    {"32x40x256", PG_OP_gru, CELL(.reset_after = 1), {S(32, 40, 768), S(256, 768), S(768)}, 0},
+    {"32x40x256", PG_OP_gru, CELL(1), {S(32, 40, 768), S(256, 768), S(768)}, 0},
     {"32x40x256",
      PG_OP_gru_grad,
-     CELL(.reset_after = 1),
+     CELL(1),
      {S(32, 40, 768),
       S(256, 768),
       S(768),
@@ -305,10 +307,10 @@ static const bench benches[] = {
       S(32, 40, 768),
       S(32, 40, 256)},
      0},
-    {"before", PG_OP_gru, CELL(.reset_after = 0), {S(16, 140, 192), S(64, 192), S(192)}, 0},
+    {"before", PG_OP_gru, CELL(0), {S(16, 140, 192), S(64, 192), S(192)}, 0},
     {"before",
      PG_OP_gru_grad,
-     CELL(.reset_after = 0),
+     CELL(0),
      {S(16, 140, 192),
       S(64, 192),
       S(192),
@@ -323,10 +325,10 @@ static const bench benches[] = {
       S(16, 140, 192),
       S(16, 140, 64)},
      0},
-    {"16x140x64", PG_OP_rnn, CELL(.reverse = 0), {S(16, 140, 64), S(64, 64), {0}}, 0},
+    {"16x140x64", PG_OP_rnn, CELL(0), {S(16, 140, 64), S(64, 64), {0}}, 0},
     {"16x140x64",
      PG_OP_rnn_grad,
-     CELL(.reverse = 0),
+     CELL(0),
      {S(16, 140, 64), S(64, 64), {0}, {0}, {0}, {0}, {0}, {0}, S(16, 64), {0}, S(16, 140, 64)},
      0},
 };
