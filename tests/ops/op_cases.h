@@ -237,8 +237,7 @@ static const op_case cases[] = {
      LARGE + 3},
     /* so many rows that kernels and biases have their gradients from kernels of our own */
     {PG_OP_dense, NULL, {{NORMAL, S(2050, 9)}, {SMALL, S(9, 17)}, {NORMAL, S(17)}}, 3, LARGE + 3},
-    {PG_OP_dense, NULL, {{NORMAL, S(2050, 17)}, {SMALL, S(17, 33)}, {NORMAL, S(33)}}, 3, LARGE + 3},
-    {PG_OP_dense, NULL, {{NORMAL, S(2050, 40)}, {SMALL, S(40, 65)}, {NORMAL, S(65)}}, 3, LARGE + 3},
+    {PG_OP_dense, NULL, {{NORMAL, S(2050, 12)}, {SMALL, S(12, 8)}, {NORMAL, S(8)}}, 3, LARGE + 3},
     {PG_OP_dense, NULL, {{NORMAL, S(1, 130)}, {SMALL, S(130, 10)}, ABSENT}, 3, LARGE + 2},
     /* enough cells to a row for the CPU's own products */
     {PG_OP_dense,
