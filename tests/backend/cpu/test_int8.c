@@ -7,6 +7,7 @@
 
 #include "backend/cpu/conv.h"
 #include "backend/cpu/dense_int8.h"
+#include "backend/cpu/guarded.h"
 #include "backend/cpu/int8.h"
 #include "base/mem.h"
 
@@ -26,21 +27,6 @@ static float *numbers(size_t n, uint32_t seed)
         p[i] = (float)(seed >> 8) / 16777216.0f - 0.4f;
     }
     return p;
-}
-
-/* Full of what nobody may use, and ends with what nobody may write to. */
-static void *guarded(size_t n_bytes)
-{
-    unsigned char *p = pg__mem_aligned(n_bytes + 64);
-    memset(p, 0xFF, n_bytes + 64);
-    return p;
-}
-
-static void drop(void *p, size_t n_bytes)
-{
-    for (size_t i = 0; i < 64; i++)
-        assert_int_equal(((const unsigned char *)p)[n_bytes + i], 0xFF);
-    pg__mem_free(p);
 }
 
 static void assert_near(double is, double want, double by)

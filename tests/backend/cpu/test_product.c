@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend/cpu/guarded.h"
 #include "backend/cpu/product.h"
 #include "base/mem.h"
 
@@ -34,21 +35,6 @@ static float *numbers(size_t n)
     if (in_bf16)
         pg__isa_fns_of(PG_ISA_BASE)->to_bf16(p, n);
     return p;
-}
-
-/* Full of what nobody may use, and ends with what nobody may write to. */
-static void *guarded(size_t n_bytes)
-{
-    unsigned char *p = pg__mem_aligned(n_bytes + 64);
-    memset(p, 0xFF, n_bytes + 64);
-    return p;
-}
-
-static void drop(void *p, size_t n_bytes)
-{
-    for (size_t i = 0; i < 64; i++)
-        assert_int_equal(((const unsigned char *)p)[n_bytes + i], 0xFF);
-    pg__mem_free(p);
 }
 
 static size_t operand(const pg__product *p)
